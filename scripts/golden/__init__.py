@@ -1,0 +1,1 @@
+"""Parts of scripts/make_golden.py: small checkpoints and what they compute."""

@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Make the small checkpoints and golden files under tests/data/.
+
+A developer's tool: building and testing MoERT needs neither this script nor
+Python. It needs the packages of scripts/golden-requirements.txt (CPU is
+enough), and `olmoe-tiny` also Debian's packages bible-kjv and bible-kjv-text:
+
+    python3 -m venv /tmp/golden-venv
+    /tmp/golden-venv/bin/pip install -r scripts/golden-requirements.txt
+    /tmp/golden-venv/bin/python scripts/make_golden.py random
+
+Every golden file holds, per Mixture-of-Experts layer, the input, router
+logits, selected experts, their weights and the output, captured by hooks from
+the modules of Hugging Face transformers. Each is recomputed in float64 from
+the checkpoint's tensors before the script ends well.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import sys
+
+sys.dont_write_bytecode = True  # leave nothing behind in the source tree
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def random_checkpoints(args):
+    from golden import capture, checkpoints
+
+    table = []
+    for spec in checkpoints.SPECS:
+        if args.only and spec.folder not in args.only:
+            continue
+        for name in filter(None, (spec.folder, spec.fused_copy)):
+            shutil.rmtree(args.out / name, ignore_errors=True)
+        for folder in checkpoints.build(spec, args.out):
+            model = checkpoints.load(folder, spec.dtype)
+            dtype = str(spec.dtype).removeprefix("torch.")
+            meta = dict(seed=str(spec.seed), dtype=dtype)
+            rows, _ = capture.write(
+                folder, spec.family, model, checkpoints.tokens(spec), meta, dtype)
+            table += rows
+            capture.tidy(folder)
+    capture.print_table(table)
+
+
+def olmoe_tiny(args):
+    from golden import tiny
+
+    tiny.make(args.out / "olmoe-tiny", steps=args.steps)
+
+
+def check(args):
+    from transformers import AutoConfig
+
+    from golden import capture
+
+    table = []
+    for path in sorted(args.out.glob("*/golden.safetensors")):
+        family = json.loads((path.parent / "config.json").read_text())["model_type"]
+        table += capture.check(path.parent, AutoConfig.from_pretrained(path.parent), family)
+    capture.print_table(table)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, default=ROOT / "tests" / "data",
+                        help="where the folders go (default: tests/data)")
+    parser.add_argument("--threads", type=int, default=1, help="torch threads (default: 1)")
+    commands = parser.add_subparsers(dest="command", required=True)
+    p = commands.add_parser("random", help="write the seeded random checkpoints")
+    p.add_argument("only", nargs="*", metavar="FOLDER", help="only these (default: all)")
+    p.set_defaults(action=random_checkpoints)
+    p = commands.add_parser("olmoe-tiny", help="train and write the small language model")
+    p.add_argument("--steps", type=int, default=None, help="training steps (default: as committed)")
+    p.set_defaults(action=olmoe_tiny)
+    p = commands.add_parser("check", help="recompute every golden file found, in float64")
+    p.set_defaults(action=check)
+    args = parser.parse_args()
+
+    import torch
+
+    torch.set_num_threads(args.threads)
+    args.action(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
