@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "util/file.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <moert/error.hpp>
+
+namespace moert {
+namespace fs = std::filesystem;
+
+namespace {
+
+[[noreturn]] void fail_input(const fs::path& path, const std::string& problem) {
+  throw Error(Fault::input, problem, path.string(), "check the path and its permissions");
+}
+
+// Opens a regular file for reading and tells its size; closes the descriptor at the end of the scope.
+class Reader {
+ public:
+  explicit Reader(const fs::path& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (file_ < 0) fail_input(path, std::string("cannot open the file: ") + std::strerror(errno));
+    struct stat status {};
+    if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
+      ::close(file_);
+      fail_input(path, "not a regular file");
+    }
+    size_ = static_cast<size_t>(status.st_size);
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() { ::close(file_); }
+  int file() const { return file_; }
+  size_t size() const { return size_; }
+
+ private:
+  int file_;
+  size_t size_ = 0;
+};
+
+}  // namespace
+
+MappedFile::MappedFile(const fs::path& path) : path_(path) {
+  const Reader reader(path);
+  size_ = reader.size();
+  if (size_ == 0) return;
+  void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, reader.file(), 0);
+  if (p == MAP_FAILED) fail_input(path, std::string("cannot map the file: ") + std::strerror(errno));
+  data_ = static_cast<const std::byte*>(p);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::release(uint64_t offset, uint64_t bytes) const {
+  const auto page = static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+  const uint64_t begin = (offset + page - 1) / page * page;
+  const uint64_t end = (offset + bytes) / page * page;
+  if (end > begin && end <= size_)
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+std::string read_text_file(const fs::path& path, uint64_t limit) {
+  const Reader reader(path);
+  if (reader.size() > limit)
+    fail_input(path, "the file has " + std::to_string(reader.size()) + " bytes, at most " +
+                         std::to_string(limit) + " are read");
+  std::string text(reader.size(), '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::read(reader.file(), text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail_input(path, std::string("cannot read the file: ") + std::strerror(errno));
+    if (n == 0) break;
+    done += static_cast<size_t>(n);
+  }
+  text.resize(done);
+  return text;
+}
+
+AtomicFile::AtomicFile(const fs::path& target) : target_(target) {
+  std::error_code ignored;
+  if (target.has_parent_path()) fs::create_directories(target.parent_path(), ignored);
+  std::string name = target.string() + ".XXXXXX";
+  file_ = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file_ < 0) {
+    throw Error(Fault::usage, std::string("cannot write there: ") + std::strerror(errno),
+                target.string(), "choose another path for the output");
+  }
+  temporary_ = name;
+}
+
+AtomicFile::~AtomicFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  const auto* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(file_, from, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("write");
+    from += n;
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::commit() {
+  const mode_t mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(file_, 0666 & ~mask) != 0 || ::fsync(file_) != 0) fail("sync");
+  if (::close(std::exchange(file_, -1)) != 0) fail("close");
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) fail("rename");
+  temporary_.clear();
+}
+
+void AtomicFile::fail(const char* action) {
+  throw Error(Fault::device, std::string("cannot ") + action + " the file: " + std::strerror(errno),
+              target_.string(), "free some space or choose another path; the old file was kept");
+}
+
+void write_text_file(const fs::path& target, std::string_view text) {
+  AtomicFile file(target);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+}  // namespace moert
