@@ -1,4 +1,4 @@
-# Output folders, compile options and the helper that makes a plugin.
+# Output folders and compile options.
 # The build tree has the shape of an installed one, so the program finds its plugins and families
 # by the same rule in both: bin/moert, lib/moert/plugins-1, share/moert.
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
@@ -30,25 +30,4 @@ if(MOERT_SANITIZE)
   add_link_options(-fsanitize=${MOERT_SANITIZE})
 endif()
 
-# moert_add_plugin(NAME SOURCES file... [LIBRARIES lib...] [OUTPUT_DIR dir] [NO_INSTALL])
-# Makes libmoert_NAME.so with one exported symbol, no dependency on the core, and nothing undefined.
-function(moert_add_plugin name)
-  cmake_parse_arguments(PLUGIN "NO_INSTALL" "OUTPUT_DIR" "SOURCES;LIBRARIES" ${ARGN})
-  if(NOT PLUGIN_OUTPUT_DIR)
-    set(PLUGIN_OUTPUT_DIR "${MOERT_PLUGIN_DIR}")
-  endif()
-  add_library(moert_plugin_${name} MODULE ${PLUGIN_SOURCES})
-  target_link_libraries(moert_plugin_${name} PRIVATE moert::sdk moert_options ${PLUGIN_LIBRARIES})
-  set_target_properties(moert_plugin_${name} PROPERTIES
-    OUTPUT_NAME "moert_${name}" LIBRARY_OUTPUT_DIRECTORY "${PLUGIN_OUTPUT_DIR}"
-    INSTALL_RPATH "" LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/plugin.map")
-  target_link_options(moert_plugin_${name} PRIVATE
-    "-Wl,--version-script=${PROJECT_SOURCE_DIR}/cmake/plugin.map" -Wl,--exclude-libs,ALL
-    -Wl,-z,nodelete -Wl,-z,relro -Wl,-z,now)
-  if(NOT MOERT_SANITIZE)  # the sanitizer's own symbols come from the program
-    target_link_options(moert_plugin_${name} PRIVATE -Wl,-z,defs)
-  endif()
-  if(NOT PLUGIN_NO_INSTALL)
-    install(TARGETS moert_plugin_${name} LIBRARY DESTINATION "${MOERT_INSTALL_PLUGIN_DIR}" COMPONENT plugins)
-  endif()
-endfunction()
+include(MoertPlugin)  # moert_add_plugin()
