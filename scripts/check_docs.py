@@ -124,7 +124,7 @@ def commands(page):
                 yield start, text.removeprefix("$ ")
     for number, line in page.prose:
         for _, span in CODE_SPAN.findall(line):
-            if " " in span.strip() or span.startswith("scripts/"):
+            if " " in span.strip():
                 yield number, span.strip()
 
 
