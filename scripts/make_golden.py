@@ -49,7 +49,7 @@ def random_checkpoints(args):
 def olmoe_tiny(args):
     from golden import tiny
 
-    tiny.make(args.out / "olmoe-tiny", steps=args.steps)
+    tiny.make(args.out / "olmoe-tiny", steps=args.steps, keep_weights=args.keep_weights)
 
 
 def check(args):
@@ -76,6 +76,8 @@ def main():
     p.set_defaults(action=random_checkpoints)
     p = commands.add_parser("olmoe-tiny", help="train and write the small language model")
     p.add_argument("--steps", type=int, default=None, help="training steps (default: as committed)")
+    p.add_argument("--keep-weights", action="store_true",
+                   help="train nothing: measure the folder's weights, write its golden file again")
     p.set_defaults(action=olmoe_tiny)
     p = commands.add_parser("check", help="recompute every golden file found, in float64")
     p.set_defaults(action=check)

@@ -180,11 +180,16 @@ def check(folder, config, family):
                    ("hidden_states", "router_logits", "topk_ids", "topk_weights", "output")}
             ref = reference.block(config, tensors, family, i, got["hidden_states"].double().numpy())
             rows = np.arange(len(got["hidden_states"]))
-            table.append(compare(folder.name, i, got, ref, rows, meta.get("arithmetic", meta["dtype"])))
+            arithmetic = meta.get("arithmetic", meta["dtype"])
+            table.append(compare(folder.name, i, got, ref, rows, arithmetic))
     return table
 
 
 def print_table(table):
+    """logits, weights, output: largest deviation from float64, of a row's norm;
+    margin: nearest two scores that decide ids or slots; spread: standard
+    deviation of the logits; rms: of the output; least: rows at the least used
+    expert; bias: share of rows whose experts the correction bias changes."""
     print(f"{'folder':<22}{'layer':>6}{'rows':>6}{'logits':>10}{'weights':>10}{'output':>10}"
           f"{'margin':>10}{'spread':>8}{'rms':>7}{'least':>6}{'bias':>6}")
     for r in table:
