@@ -13,7 +13,7 @@ struct Device {
   struct Kind {
     static constexpr const char* id = MOERT_KIND_DEVICE;
     template <class T>
-    static constexpr const moert_device_t& table = T::kTable;
+    static constexpr moert_device_t table = T::kTable;
   };
 };
 

@@ -1,0 +1,11 @@
+// The processor: one device and the reference implementations of every layer kind.
+// SPDX-License-Identifier: Apache-2.0
+#include <moert/sdk/plugin.hpp>
+
+#include "device.hpp"
+#include "ref/experts.hpp"
+#include "ref/router.hpp"
+#include "ref/shared.hpp"
+
+MOERT_PLUGIN("org.moert.cpu", "cpu", "MoERT", "0.1.0", moert::cpu::CpuDevice,
+             moert::cpu::RefExperts, moert::cpu::RefRouter, moert::cpu::RefShared)

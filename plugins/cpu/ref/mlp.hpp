@@ -1,0 +1,83 @@
+// One or more gated MLPs: their weights as f32, and one row through one of them in f64.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <moert/abi/quant_method.h>
+
+#include <moert/sdk/adapter.hpp>
+#include <string>
+#include <vector>
+
+#include "activation.hpp"
+
+namespace moert::cpu {
+
+struct MlpShape {
+  int64_t hidden = 0;
+  int64_t intermediate = 0;
+  bool gated = true;
+  bool biased = false;
+
+  // Numbers that one MLP has; false if they do not fit 62 bits.
+  bool count(int64_t* floats) const;
+};
+
+// Weights of several MLPs of one shape, decoded as they arrive, straight into their final place. One
+// MLP is one run of numbers, so that it can be copied as a whole.
+class MlpWeights {
+ public:
+  MlpWeights(const Host& host, const MlpShape& shape, int64_t count);
+
+  // Decodes one tensor. Different experts may be loaded at the same time. A call that throws leaves
+  // the piece unloaded. What the numbers mean is up to piece.quant; biases are plain floats.
+  void load(const moert_piece_t& piece);
+  // Throws MOERT_FAILED_PRECONDITION: the first tensor that never came.
+  void expect_complete() const;
+
+  const MlpShape& shape() const { return shape_; }
+  int64_t count() const { return count_; }
+  int64_t floats() const { return floats_; }
+  float* of(int64_t mlp) { return data_.get() + mlp * floats_; }
+  const float* of(int64_t mlp) const { return data_.get() + mlp * floats_; }
+
+  // emit(h, y[h]) for h = 0 .. H-1, where y = down(act(gate(x)) * up(x)). `mid` is scratch of I.
+  template <class Emit>
+  void row(int64_t mlp, const Activation& act, const double* x, double* mid, Emit&& emit) const;
+
+ private:
+  static constexpr int kTensors = 6;  // (gate, up, down) x (weight, bias)
+  struct Place {
+    int64_t first, rows, cols;
+  };
+  // Where a tensor lies inside one MLP; -1 as `first` if this shape does not have it.
+  Place place(uint32_t part, uint32_t role) const;
+  void hidden_row(const float* weights, const Activation& act, const double* x, double* mid) const;
+
+  MlpShape shape_;
+  int64_t count_, floats_;
+  Host::Array<float> data_;
+  std::vector<uint8_t> loaded_;  // bytes, so that threads that load different experts never meet
+};
+
+// a . x in f64, in order.
+inline double dot(const float* a, const double* x, int64_t n) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(a[i]) * x[i];
+  return sum;
+}
+
+template <class Emit>
+void MlpWeights::row(int64_t mlp, const Activation& act, const double* x, double* mid,
+                     Emit&& emit) const {
+  const float* weights = of(mlp);
+  hidden_row(weights, act, x, mid);
+  const float* down = weights + place(MOERT_PART_DOWN, MOERT_ROLE_WEIGHT).first;
+  const Place bias = place(MOERT_PART_DOWN, MOERT_ROLE_BIAS);
+  for (int64_t h = 0; h < shape_.hidden; ++h) {
+    double sum = dot(down + h * shape_.intermediate, mid, shape_.intermediate);
+    if (shape_.biased) sum += static_cast<double>(weights[bias.first + h]);
+    emit(h, sum);
+  }
+}
+
+}  // namespace moert::cpu

@@ -1,0 +1,10 @@
+// The weight formats of this library. A new one is a file beside these and a line below.
+// SPDX-License-Identifier: Apache-2.0
+#include <moert/sdk/plugin.hpp>
+
+#include "bf16.hpp"
+#include "f16.hpp"
+#include "f32.hpp"
+
+MOERT_PLUGIN("org.moert.quant", "quant", "MoERT", "0.1.0", moert::quant::F32, moert::quant::BF16,
+             moert::quant::F16)

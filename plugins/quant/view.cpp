@@ -1,0 +1,88 @@
+// What every format asks of a weight's view before it touches an element.
+// SPDX-License-Identifier: Apache-2.0
+#include "view.hpp"
+
+namespace moert::quant {
+namespace {
+
+constexpr uint32_t kMustUnderstand = 0xffff0000u;
+
+[[noreturn]] void damaged(const std::string& message) {
+  throw PluginError(MOERT_DATA_LOSS, message);
+}
+
+// Bytes from the first element to the end of the last one; false if they do not fit 63 bits.
+bool extent(const moert_tensor_t& t, int64_t* bytes) {
+  const auto size = static_cast<int64_t>(dtype_bytes(t.dtype, 1));
+  int64_t down = 0;
+  int64_t right = 0;
+  int64_t last = 0;
+  return !__builtin_mul_overflow(t.shape[0] - 1, t.strides[0], &down) &&
+         !__builtin_mul_overflow(t.shape[1] - 1, t.strides[1], &right) &&
+         !__builtin_add_overflow(down, right, &last) && !__builtin_add_overflow(last, 1, &last) &&
+         !__builtin_mul_overflow(last, size, bytes);
+}
+
+}  // namespace
+
+void expect_matrix(const moert_tensor_t& t, const char* name, uint32_t dtype) {
+  const std::string text(name);
+  if ((t.flags & kMustUnderstand) != 0)
+    throw PluginError(MOERT_UNIMPLEMENTED, text + ": tensor flag bits " +
+                                               std::to_string(t.flags & kMustUnderstand) +
+                                               " are not known here");
+  if (t.device.kind != MOERT_DEVICE_CPU)
+    throw PluginError(MOERT_INVALID_ARGUMENT, text + " is not in host memory");
+  if (t.rank != 2 || t.shape == nullptr || t.strides == nullptr)
+    damaged(text + " has rank " + std::to_string(t.rank) + ", expected a matrix [rows, cols]");
+  if (t.dtype != dtype)
+    damaged(text + " is " + tensor_text(t) + ", expected " + std::string(dtype_name(dtype)));
+  for (uint32_t d = 0; d < 2; ++d) {
+    if (t.shape[d] < 0 || t.strides[d] < 0)
+      damaged(text + " has size " + std::to_string(t.shape[d]) + " and stride " +
+              std::to_string(t.strides[d]) + " in dimension " + std::to_string(d) +
+              ", expected no negative numbers");
+  }
+  if (t.shape[0] == 0 || t.shape[1] == 0) return;
+  int64_t bytes = 0;
+  if (t.data == nullptr || !extent(t, &bytes) || static_cast<uint64_t>(bytes) > t.bytes)
+    damaged(text + " is " + tensor_text(t) + " with strides " + shape_text(t.strides, t.rank) +
+            ", which is more than its " + std::to_string(t.bytes) + " bytes");
+}
+
+void expect_plain(const moert_tensor_t& t, std::string_view scheme) {
+  if (t.quant == nullptr) return;
+  const moert_quant_view_t& quant = *t.quant;
+  const std::string mine(scheme);
+  if (quant.scheme != nullptr && quant.scheme != scheme)
+    damaged("the weight's scheme is '" + std::string(quant.scheme) + "', this object reads '" +
+            mine + "'");
+  if (quant.layout != nullptr && std::string_view(quant.layout) != "canonical")
+    damaged("the weight's layout is '" + std::string(quant.layout) + "', '" + mine +
+            "' has only 'canonical'");
+  const std::pair<const moert_tensor_t*, const char*> companions[] = {
+      {quant.scale, "scale"},
+      {quant.scale2, "second scale"},
+      {quant.zero_point, "zero point"},
+      {quant.group_index, "group index"},
+      {quant.input_scale, "input scale"}};
+  for (const auto& [tensor, name] : companions)
+    if (tensor != nullptr)
+      damaged("the weight came with a " + std::string(name) + " (" + tensor_text(*tensor) +
+              "), but '" + mine + "' is plain numbers and has none");
+}
+
+void expect_rows(const moert_tensor_t& t, int64_t row, int64_t rows, const float* out,
+                 int64_t out_stride) {
+  if (row < 0 || rows < 0 || row > t.shape[0] || rows > t.shape[0] - row)
+    throw PluginError(MOERT_INVALID_ARGUMENT, "rows " + std::to_string(row) + " and the " +
+                                                  std::to_string(rows) +
+                                                  " from there do not lie in " + tensor_text(t));
+  if (rows == 0 || t.shape[1] == 0) return;
+  if (out == nullptr || (rows > 1 && out_stride < t.shape[1]))
+    throw PluginError(MOERT_INVALID_ARGUMENT,
+                      "the destination's rows are " + std::to_string(out_stride) +
+                          " elements apart, expected at least " + std::to_string(t.shape[1]));
+}
+
+}  // namespace moert::quant
