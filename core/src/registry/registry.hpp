@@ -34,6 +34,7 @@ class Registry {
  public:
   // All features of a plugin, or none: throws Error(plugin) if one breaks a rule (NULL required entry,
   // bad name, short table). Unknown kinds and duplicates are rejections, not errors.
+  // Error(plugin) after freeze.
   void add(const moert_plugin_t& plugin, const std::string& origin, bool third_party);
   // No add afterwards. Reading is then safe from any thread.
   void freeze();
@@ -55,10 +56,19 @@ const Table* table_of(const Candidate& candidate) {
 }
 
 // What the user wants for one kind.
+//
+// A pin is an order: only that candidate is asked, and its refusal is the end. `prefer` is an order of
+// plugins; what a refusal means is then up to `fallback_next`. False: the first plugin of `prefer` that
+// has candidates of this kind for the device counts as named, so if all of them refuse nobody is
+// chosen. True: the walk goes on, to the next plugin and at last to those that `prefer` does not list.
+// Without a pin and without `prefer` nothing was named, and the best of all that accept is chosen.
 struct Policy {
   std::string pinned;               // a candidate's name; empty: automatic
   std::vector<std::string> prefer;  // plugins' short names, best first; those not named come last
   bool fallback_next = false;       // may a preferred plugin's refusal be passed over?
+  // Kind name of the layer's device ("cpu", "cuda"); empty: no matter. Candidates whose capability
+  // "device" lists others ("cuda, hip"; "any" fits all) are refused without being asked.
+  std::string device;
 };
 
 // One line of the decision table, in order of the walk.
@@ -76,12 +86,15 @@ struct Decision {
   std::vector<Row> rows;              // every candidate of the kind
 };
 
-// Asks a candidate: fills support, or returns an error text as a refusal.
+// Asks a candidate. An error is a refusal whose reason is the error's text.
 using Ask = std::function<moert_support_t(const Candidate&)>;
 
-// Total, deterministic order: pinned > preference > rank > score > version > name. Candidates with
-// MOERT_FEATURE_PIN_ONLY take part only when pinned. Does not throw: the caller makes the error.
-Decision choose(const std::vector<const Candidate*>& candidates, const Policy& policy, const Ask& ask);
+// Total, deterministic order, whatever the order of `candidates`: pinned > preference > rank > score >
+// version (by its numbers) > name. All that could serve are asked, so that the table can say how each
+// stands. Candidates with MOERT_FEATURE_PIN_ONLY take part only when pinned. A pin that no candidate
+// bears gives a row that says which name is nearest. Does not throw: the caller makes the error.
+Decision choose(const std::vector<const Candidate*>& candidates, const Policy& policy,
+                const Ask& ask);
 
 // The decision as text, one row a line, for `explain` and for errors.
 std::string decision_table(const Decision& decision);
