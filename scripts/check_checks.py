@@ -77,6 +77,10 @@ class Layers(Tree):
     def test_tool(self):
         self.expect("tools/moert/m.cpp", ["<CLI/CLI.hpp>", '"runtime/r.hpp"'], ["<gtest/gtest.h>", '"t.hpp"'])
 
+    def test_made_by_build(self):
+        self.write("tests/unit/CMakeLists.txt", 'add_custom_command(OUTPUT "${here}/made.inc")')
+        self.expect("tests/unit/u.cpp", ['"made.inc"'], ['"unmade.inc"', '"ade.inc"'])
+
     def test_unknown_folder(self):
         self.expect("somewhere/x.cpp", ["<vector>"], ["<moert/abi/b.h>"])
 

@@ -77,7 +77,8 @@ stdalign.h stdarg.h stdatomic.h stdbool.h stddef.h stdint.h stdio.h stdlib.h str
 threads.h time.h uchar.h wchar.h wctype.h
 """.split())
 
-# "file.hpp" is looked for beside the including file, then in these folders.
+# "file.hpp" is looked for beside the including file, in the folders above it that belong to the same
+# entry of FOLDERS, then in these.
 QUOTE_ROOTS = ["core/src", "tests", "tools", "bench"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")')
@@ -111,6 +112,12 @@ def resolve(path, quoted, root):
             if wanted.is_file() and wanted.is_relative_to(root.resolve()):
                 return str(candidate.relative_to(root.resolve()))
     return None
+
+
+def made_by_build(path, quoted, root):
+    """Whether the CMakeLists.txt beside the file names the include: then building makes it."""
+    recipe = (root / path).parent / "CMakeLists.txt"
+    return recipe.is_file() and re.search(rf"(?<![\w.-]){re.escape(quoted)}", recipe.read_text()) is not None
 
 
 def check_project(path, target):
@@ -148,6 +155,8 @@ def check_include(path, angle, quoted, root):
     if angle:
         return check_library(path, angle)
     target = resolve(path, quoted, root)
+    if target is None and made_by_build(path, quoted, root):
+        return None
     if target is None:
         return "no such file beside it or in " + ", ".join(QUOTE_ROOTS) + " (a library wants <...>)"
     return check_project(path, target)
