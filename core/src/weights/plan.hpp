@@ -12,8 +12,7 @@
 
 namespace moert::weights {
 
-// One tensor's way into a layer. `view` is [out, in] of one expert and one part (or [out] for a bias,
-// or the router's own shape): a strided window of the tensor in the file.
+// One tensor's way into a layer: one expert and one part. A fused or stacked tensor has several.
 struct Source {
   const TensorInfo* tensor = nullptr;
   spec::Target target = spec::Target::expert;
@@ -25,34 +24,39 @@ struct Source {
 
 struct LayerPlan {
   int64_t layer_id = 0;
-  std::string layout;            // name of the experts' layout found
-  std::string scheme;            // "bf16" ...: from the experts' tensors; mixed ones are an error here
-  std::vector<Source> sources;   // experts ascending (so that files are read forward), then the rest
+  std::string layout;         // the experts' layout of which most parts are there
+  std::string scheme;         // "bf16" ...: dtype of the experts' weights; mixed ones are findings
+  std::string shared_scheme;  // the same of the shared experts; empty without them
+  std::vector<Source> sources;  // experts ascending (so that files are read forward), then the rest
 };
 
 // A finding about the checkpoint; `nearest` is the name that was probably meant, or empty.
 struct Finding {
   enum Kind { missing, unexpected, misshapen } kind;
-  std::string name;     // the tensor, or the expected name
-  std::string detail;   // e.g. "is bf16 [16, 48], expected [24, 48]"
+  std::string name;    // the tensor, or the expected name
+  std::string detail;  // e.g. "is bf16 [16, 48], expected [24, 48]"
   std::string nearest;
 };
 
 struct Plan {
-  std::vector<LayerPlan> layers;
-  std::vector<Finding> findings;  // empty: the checkpoint fits the model
+  std::vector<LayerPlan> layers;   // as in the model; sources only of tensors that fit
+  std::vector<Finding> findings;   // empty: the checkpoint fits the model. Missing ones come first
   uint64_t used = 0, ignored = 0;  // tensors
   std::vector<std::pair<std::string, uint64_t>> ignored_by_reason;
 
-  // Throws Error(input) that names the first findings, if there are any.
+  // Throws Error(input) if there are findings: the first line counts them and names the first, the
+  // last line some more.
   void require_complete(const Checkpoint& checkpoint) const;
 };
 
 // Time is linear in the number of tensors: names are looked up, not scanned for. `tensors` (the
-// rules) must outlive the plan.
-Plan make_plan(const spec::Model& model, const spec::Tensors& tensors, const Checkpoint& checkpoint);
+// rules) must outlive the plan. Throws Error(usage) for rules or a model that make no sense,
+// Error(input) for a model too large for any checkpoint.
+Plan make_plan(const spec::Model& model, const spec::Tensors& tensors,
+               const Checkpoint& checkpoint);
 
-// The window of `source` in the file: [out, in], [out], or the whole tensor for the router.
+// The window of `source` in the file, strided where the tensor is fused or transposed: [out, in];
+// [out] for a bias and the sigmoid gate; for the router [E, H], [E], [H] or the token table.
 moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source);
 
 }  // namespace moert::weights

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <moert/sdk/tensor.hpp>
@@ -16,6 +17,8 @@
 #include "util/file.hpp"
 
 namespace moert::weights {
+
+struct ShardIndex;
 
 struct TensorInfo {
   std::string name;
@@ -30,10 +33,12 @@ struct TensorInfo {
 // against byte ranges, ranges inside the file, without overlap or gap.
 class SafetensorsFile {
  public:
-  explicit SafetensorsFile(const std::filesystem::path& path);  // throws Error(input)
+  explicit SafetensorsFile(const std::filesystem::path& path);         // throws Error(input)
   const std::vector<TensorInfo>& tensors() const { return tensors_; }  // in order of offset
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   const MappedFile& map() const { return map_; }
+  // Moves the list out; tensors() is empty afterwards.
+  std::vector<TensorInfo> take_tensors() { return std::move(tensors_); }
 
  private:
   MappedFile map_;
@@ -43,15 +48,18 @@ class SafetensorsFile {
 
 // A checkpoint folder: model.safetensors, or model.safetensors.index.json and its shards; or one
 // .safetensors file. The index must agree with the shards, and no name may stand in two of them.
+// model.safetensors or a numbered shard that no index lists is an error: which of the files are
+// meant cannot be known. Other files of the folder are not looked at.
 class Checkpoint {
  public:
   explicit Checkpoint(const std::filesystem::path& path);  // throws Error(input)
   const std::filesystem::path& path() const { return path_; }
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
-  const TensorInfo* find(std::string_view name) const;  // nullptr: not there
+  const TensorInfo* find(std::string_view name) const;         // nullptr: not there
   const std::map<std::string, std::string>& metadata() const;  // of the first file
 
-  // A dense, read-only view of a tensor's bytes in the mapping.
+  // A dense, read-only view of a tensor's bytes in the mapping. Throws Error(input) if they do not
+  // begin at a multiple of the element's size: the format allows it, reading elements there does not.
   moert::TensorView view(const TensorInfo& info) const;
   // "FILE: tensor NAME", for messages.
   std::string place(const TensorInfo& info) const;
@@ -59,19 +67,24 @@ class Checkpoint {
   void release(const TensorInfo& info) const;
 
  private:
+  void add_file(const std::filesystem::path& path);
+  void check_index(const ShardIndex& shards) const;
+
   std::filesystem::path path_;
   std::vector<SafetensorsFile> files_;
-  std::vector<TensorInfo> tensors_;
+  std::vector<TensorInfo> tensors_;  // never grows once index_ points into it
   std::unordered_map<std::string_view, uint32_t> index_;
 };
 
 // Collects tensors, then writes one file under a temporary name and renames it.
 class SafetensorsWriter {
  public:
-  // `data` must stay valid until write(); `bytes` must fit dtype and shape.
+  // `data` must stay valid until write(). Throws Error(usage): a dtype that the format does not have,
+  // a shape without a whole number of bytes.
   void add(std::string name, uint32_t dtype, std::vector<int64_t> shape, const void* data);
   void set_metadata(std::string key, std::string value);
-  void write(const std::filesystem::path& path) const;  // throws Error(usage|device)
+  // Throws Error(usage): two tensors of one name, text that is no UTF-8; Error(device).
+  void write(const std::filesystem::path& path) const;
 
  private:
   struct Entry {

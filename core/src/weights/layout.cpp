@@ -1,0 +1,162 @@
+// Shapes of a layer's tensors, and windows into them.
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/layout.hpp"
+
+#include <algorithm>
+
+#include <moert/abi/problem.h>
+#include <moert/abi/router.h>
+#include <moert/abi/shared_experts.h>
+#include <moert/error.hpp>
+
+#include "weights/plan.hpp"
+
+namespace moert::weights {
+namespace {
+
+using spec::Target;
+
+// A matrix [out, in].
+struct Extent {
+  int64_t out = 0, in = 0;
+};
+
+Extent extent_of(const spec::Model& model, const spec::MoELayer& layer, Target target,
+                 uint32_t part) {
+  const int64_t h = model.hidden_size;
+  const int64_t i =
+      target == Target::shared ? layer.shared->intermediate_size : layer.intermediate_size;
+  return part == MOERT_PART_DOWN ? Extent{h, i} : Extent{i, h};
+}
+
+std::vector<std::vector<int64_t>> router_shapes(const spec::Model& model,
+                                                const spec::MoELayer& layer,
+                                                const spec::TensorRule& rule) {
+  const int64_t e = layer.routing.num_experts, h = model.hidden_size;
+  switch (rule.parts[0]) {
+    case MOERT_ROUTER_GATE_WEIGHT:
+      if (rule.transposed) return {{h, e}};
+      return {{e, h}};
+    case MOERT_ROUTER_INPUT_SCALE: return {{h}, {1, h}};
+    case MOERT_ROUTER_TOKEN_TABLE: return {{-1, layer.routing.top_k}};
+    default: return {{e}, {1, e}};
+  }
+}
+
+bool is_vector(const Source& source) {
+  if (source.target == Target::router)
+    return source.part != MOERT_ROUTER_GATE_WEIGHT && source.part != MOERT_ROUTER_TOKEN_TABLE;
+  return source.role == MOERT_ROLE_BIAS ||
+         (source.target == Target::shared && source.part == MOERT_PART_SIGMOID_GATE);
+}
+
+// The window as numbers, in elements of the tensor.
+struct Window {
+  std::vector<int64_t> shape, strides;
+  int64_t first = 0;
+};
+
+Window window_of(const Source& source) {
+  const spec::TensorRule& rule = *source.rule;
+  const std::vector<int64_t>& shape = source.tensor->shape;
+  const auto halves = static_cast<int64_t>(rule.parts.size());
+  const auto half =
+      std::find(rule.parts.begin(), rule.parts.end(), source.part) - rule.parts.begin();
+  const int64_t step = rule.interleaved ? halves : 1;
+  if (is_vector(source)) {
+    const int64_t all = shape.back(), out = all / halves;
+    return {{out},
+            {step},
+            (rule.stacked ? source.expert * all : 0) + half * (rule.interleaved ? 1 : out)};
+  }
+  const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  const int64_t all = rule.transposed ? columns : rows;
+  const int64_t in = rule.transposed ? rows : columns;
+  const int64_t out = all / halves;
+  const int64_t stride_out = rule.transposed ? 1 : in, stride_in = rule.transposed ? all : 1;
+  const int64_t skipped = half * (rule.interleaved ? 1 : out);
+  return {{out, in},
+          {step * stride_out, stride_in},
+          (rule.stacked ? source.expert * rows * columns : 0) + skipped * stride_out};
+}
+
+}  // namespace
+
+Need need_of(const spec::MoELayer& layer, Target target, uint32_t part, uint32_t role) {
+  const spec::Routing& routing = layer.routing;
+  const auto if_set = [](bool set, const char* reason) {
+    return set ? Need{} : Need{Need::unwanted, reason};
+  };
+  if (target == Target::router) {
+    switch (part) {
+      case MOERT_ROUTER_GATE_WEIGHT: return {};
+      case MOERT_ROUTER_GATE_BIAS: return if_set(routing.gate_bias, "the model's gate has no bias");
+      case MOERT_ROUTER_SELECTION_BIAS:
+        return if_set(routing.selection_bias, "the model's routing has no selection bias");
+      default: return {Need::optional, ""};
+    }
+  }
+  if (target == Target::shared && !layer.shared)
+    return {Need::unwanted, "the layer has no shared experts"};
+  if (target == Target::shared && part == MOERT_PART_SIGMOID_GATE)
+    return if_set(layer.shared->sigmoid_gate && role == MOERT_ROLE_WEIGHT,
+                  "the model's shared experts have no such sigmoid gate");
+  if (part == MOERT_PART_GATE && !layer.gated)
+    return {Need::unwanted, "the model's experts have no gate"};
+  if (role != MOERT_ROLE_BIAS) return {};
+  if (!layer.bias) return {Need::unwanted, "the model's experts have no biases"};
+  return {target == Target::shared ? Need::optional : Need::needed, ""};
+}
+
+std::vector<std::vector<int64_t>> expected_shapes(const spec::Model& model,
+                                                  const spec::MoELayer& layer,
+                                                  const spec::TensorRule& rule) {
+  if (rule.target == Target::router) return router_shapes(model, layer, rule);
+  if (rule.parts[0] == MOERT_PART_SIGMOID_GATE)
+    return {{1, model.hidden_size}, {model.hidden_size}};
+  const Extent extent = extent_of(model, layer, rule.target, rule.parts[0]);
+  const int64_t out = extent.out * static_cast<int64_t>(rule.parts.size());
+  std::vector<int64_t> shape;
+  if (rule.stacked) shape.push_back(layer.routing.num_experts);
+  if (rule.role == MOERT_ROLE_BIAS) {
+    shape.push_back(out);
+  } else {
+    shape.push_back(rule.transposed ? extent.in : out);
+    shape.push_back(rule.transposed ? out : extent.in);
+  }
+  return {shape};
+}
+
+std::string part_text(Target target, int64_t expert, uint32_t part, uint32_t role) {
+  if (target == Target::router) {
+    constexpr const char* kNames[] = {"gate",         "gate bias",   "selection bias",
+                                      "expert scale", "input scale", "token table"};
+    return std::string("router, ") + kNames[part];
+  }
+  constexpr const char* kNames[] = {"gate", "up", "down", "sigmoid gate"};
+  return (target == Target::shared ? std::string("shared experts, ")
+                                   : "expert " + std::to_string(expert) + ", ") +
+         kNames[part] + (role == MOERT_ROLE_BIAS ? ", bias" : "");
+}
+
+moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source) {
+  const moert::TensorView whole = checkpoint.view(*source.tensor);
+  if (source.target == Target::router && source.part == MOERT_ROUTER_TOKEN_TABLE) return whole;
+  const Window window = window_of(source);
+  const int bits = dtype_bits(source.tensor->dtype);
+  int64_t extent = 1;  // elements from the first to the last one
+  for (size_t d = 0; d < window.shape.size(); ++d)
+    extent += (window.shape[d] - 1) * window.strides[d];
+  if (window.first * bits % 8 != 0)
+    throw Error(Fault::input, "the part does not begin at a whole byte",
+                checkpoint.place(*source.tensor),
+                "store each expert's part in a tensor of its own");
+  auto* data = static_cast<std::byte*>(whole.get()->data) + window.first * bits / 8;
+  moert::TensorView view(data, source.tensor->dtype, window.shape.data(),
+                         static_cast<uint32_t>(window.shape.size()), MOERT_TENSOR_READ_ONLY);
+  const uint64_t bytes = dtype_bytes(source.tensor->dtype, extent);
+  for (uint32_t d = 0; d < window.shape.size(); ++d) view.set_stride(d, window.strides[d], bytes);
+  return view;
+}
+
+}  // namespace moert::weights

@@ -1,0 +1,276 @@
+// The accounting: which tensor goes where. See missing.cpp for which part lacks one.
+// SPDX-License-Identifier: Apache-2.0
+#include "weights/plan.hpp"
+
+#include <algorithm>
+
+#include <moert/abi/problem.h>
+#include <moert/abi/router.h>
+#include <moert/error.hpp>
+
+#include "weights/accounting.hpp"
+#include "weights/layout.hpp"
+#include "weights/text.hpp"
+
+namespace moert::weights {
+
+using spec::Target;
+
+namespace {
+
+constexpr int64_t kMaxSlots = int64_t{1} << 21;  // of all layers; ten times the largest model known
+constexpr int64_t kMaxSize = int64_t{1} << 31;
+
+void check_model(const spec::Model& model, const std::string& place) {
+  int64_t slots = 0, before = -1;
+  const auto fail = [&place](const std::string& problem) {
+    throw Error(Fault::input, problem, place, "correct the model's config");
+  };
+  const auto size = [&fail](const char* name, int64_t value) {
+    if (value < 1 || value > kMaxSize)
+      fail(std::string(name) + " is " + std::to_string(value) + ", which no checkpoint can hold");
+  };
+  size("hidden_size", model.hidden_size);
+  for (const spec::MoELayer& layer : model.layers) {
+    size("intermediate_size", layer.intermediate_size);
+    size("num_experts", layer.routing.num_experts);
+    if (layer.shared)
+      size("intermediate_size of the shared experts", layer.shared->intermediate_size);
+    if (layer.layer_id <= before) fail("the layers' numbers do not rise");
+    before = layer.layer_id;
+    slots += (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts;
+    if (slots > kMaxSlots)
+      fail("the layers have more experts than any checkpoint can hold (" +
+           std::to_string(layer.routing.num_experts) + " in layer " +
+           std::to_string(layer.layer_id) + ")");
+  }
+}
+
+}  // namespace
+
+Accounting::Accounting(const spec::Model& model, const spec::Tensors& tensors,
+                       const Checkpoint& checkpoint)
+    : model_(model),
+      tensors_(tensors),
+      rules_(tensors),
+      checkpoint_(checkpoint),
+      state_(checkpoint.tensors().size(), State::open),
+      hits_per_rule_(model.layers.size() * rules_.size()),
+      hits_of_rule_(rules_.size()),
+      ignored_(tensors.others.size()) {
+  if (tensors.experts.empty() && !model.layers.empty())
+    throw Error(Fault::usage, "the family has no layout of experts", "family rules",
+                "add one to the family file");
+  int64_t base = 0;
+  for (const spec::MoELayer& layer : model.layers) {
+    bases_.push_back(base);
+    base += (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts;
+  }
+  slots_.assign(static_cast<size_t>(base), kFree);
+}
+
+Plan Accounting::run() {
+  for (const spec::MoELayer& layer : model_.layers)
+    plan_.layers.push_back({layer.layer_id, {}, {}, {}, {}});
+  match();
+  choose_layouts();
+  assign();
+  for (size_t i = 0; i < plan_.layers.size(); ++i) {
+    LayerPlan& layer = plan_.layers[i];
+    layer.scheme = one_dtype(&layer, Target::expert);
+    layer.shared_scheme = one_dtype(&layer, Target::shared);
+    sort_sources(&layer);
+    find_missing(static_cast<uint32_t>(i));
+  }
+  finish();
+  return std::move(plan_);
+}
+
+uint32_t& Accounting::slot(uint32_t layer_index, Target target, int64_t expert, uint32_t part,
+                           uint32_t role) {
+  const int64_t experts = layer(layer_index).routing.num_experts * kExpertParts * kRoles;
+  int64_t at = bases_[layer_index];
+  if (target == Target::expert) at += (expert * kExpertParts + part) * kRoles + role;
+  if (target == Target::shared) at += experts + part * kRoles + role;
+  if (target == Target::router) at += experts + kSharedParts * kRoles + part;
+  return slots_[static_cast<size_t>(at)];
+}
+
+void Accounting::found(Finding::Kind kind, uint32_t i, const std::string& detail) {
+  state_[i] = State::found;
+  found_.emplace_back(i, Finding{kind, tensor(i).name, detail, {}});
+}
+
+void Accounting::match() {
+  NameShape shape;
+  for (uint32_t i = 0; i < state_.size(); ++i) {
+    shape_of(tensor(i).name, &shape);
+    match_one(i, shape);
+  }
+}
+
+void Accounting::match_one(uint32_t i, const NameShape& shape) {
+  const std::string& name = tensor(i).name;
+  std::string reason;
+  size_t prefix_end = 0;
+  bool hit = false;
+  for (const uint32_t rule : rules_.candidates(shape)) {
+    if (rules_.at(rule).rule->target == Target::ignore) continue;
+    const std::optional<Numbers> numbers = rules_.fit(rule, name, shape);
+    if (!numbers) continue;
+    uint32_t layer_index = 0;
+    std::string problem =
+        out_of_range(rules_.at(rule), *numbers, &layer_index, &prefix_end, name.size());
+    if (!problem.empty()) {
+      reason = std::move(problem);
+      continue;
+    }
+    hits_.push_back({i, rule, layer_index, std::max<int64_t>(numbers->expert, 0)});
+    ++hits_per_rule_[layer_index * rules_.size() + rule];
+    ++hits_of_rule_[rule];
+    hit = true;
+  }
+  if (hit) return;
+  if (const spec::TensorRule* rule = rules_.ignored(name, shape, prefix_end)) {
+    ++ignored_[static_cast<size_t>(rule - tensors_.others.data())];
+    state_[i] = State::ignored;
+    return;
+  }
+  found(Finding::unexpected, i, reason.empty() ? "no rule of the family names it" : reason);
+}
+
+// Why the numbers are not the model's; empty, with the layer's index, if they are. `prefix_end` is
+// how far an ignore rule must spell the name out to take it nevertheless.
+std::string Accounting::out_of_range(const CompiledRule& rule, const Numbers& numbers,
+                                     uint32_t* layer_index, size_t* prefix_end,
+                                     size_t name_size) const {
+  const auto it =
+      std::lower_bound(model_.layers.begin(), model_.layers.end(), numbers.layer,
+                       [](const spec::MoELayer& one, int64_t id) { return one.layer_id < id; });
+  if (it == model_.layers.end() || it->layer_id != numbers.layer) {
+    *prefix_end = std::max(*prefix_end, numbers.layer_end);
+    if (numbers.layer < model_.num_layers)
+      return "layer " + std::to_string(numbers.layer) + " is dense";
+    return "the model has " + std::to_string(model_.num_layers) + " layers";
+  }
+  *layer_index = static_cast<uint32_t>(it - model_.layers.begin());
+  if (rule.rule->target == Target::expert && !rule.rule->stacked &&
+      numbers.expert >= it->routing.num_experts) {
+    *prefix_end = name_size;
+    return "layer " + std::to_string(numbers.layer) + " has " +
+           std::to_string(it->routing.num_experts) + " experts";
+  }
+  return {};
+}
+
+// The layout of which most parts are there; the first of equals. A layer without any experts counts
+// as stored like most others.
+void Accounting::choose_layouts() {
+  const size_t n = tensors_.experts.size();
+  std::vector<int64_t> parts(model_.layers.size() * n), total(n);
+  for (const Hit& hit : hits_) {
+    const CompiledRule& rule = rules_.at(hit.rule);
+    if (rule.layout < 0) continue;
+    const int64_t covered = static_cast<int64_t>(rule.rule->parts.size()) *
+                            (rule.rule->stacked ? layer(hit.layer).routing.num_experts : 1);
+    parts[hit.layer * n + static_cast<size_t>(rule.layout)] += covered;
+    total[static_cast<size_t>(rule.layout)] += covered;
+  }
+  for (size_t i = 0; i < model_.layers.size(); ++i) {
+    const auto first = parts.begin() + static_cast<ptrdiff_t>(i * n);
+    auto best = std::max_element(first, first + static_cast<ptrdiff_t>(n));
+    const auto layout =
+        *best > 0 ? best - first : std::max_element(total.begin(), total.end()) - total.begin();
+    layouts_.push_back(static_cast<int>(layout));
+    plan_.layers[i].layout = tensors_.experts[static_cast<size_t>(layout)].name;
+  }
+}
+
+void Accounting::assign() {
+  // In the order of the rules, so that of two names for one part the family's first one is taken.
+  std::stable_sort(hits_.begin(), hits_.end(),
+                   [](const Hit& a, const Hit& b) { return a.rule < b.rule; });
+  const auto is_foreign = [this](const Hit& hit) {
+    const int layout = rules_.at(hit.rule).layout;
+    return layout >= 0 && layout != layouts_[hit.layer];
+  };
+  for (const Hit& hit : hits_)
+    if (!is_foreign(hit) && state_[hit.tensor] == State::open) feed(hit);
+  for (const Hit& hit : hits_) {
+    if (state_[hit.tensor] != State::open) continue;
+    found(Finding::unexpected, hit.tensor,
+          "belongs to the layout '" +
+              tensors_.experts[static_cast<size_t>(rules_.at(hit.rule).layout)].name +
+              "', but layer " + std::to_string(layer(hit.layer).layer_id) + " is stored as '" +
+              plan_.layers[hit.layer].layout + "'");
+  }
+}
+
+void Accounting::feed(const Hit& hit) {
+  const spec::TensorRule& rule = *rules_.at(hit.rule).rule;
+  for (const uint32_t part : rule.parts) {
+    const Need need = need_of(layer(hit.layer), rule.target, part, rule.role);
+    if (need.kind == Need::unwanted) return found(Finding::unexpected, hit.tensor, need.reason);
+  }
+  if (!take_slots(hit, rule) || !fits(hit, rule)) return;
+  state_[hit.tensor] = State::used;
+  const int64_t experts = rule.stacked ? layer(hit.layer).routing.num_experts : 1;
+  for (int64_t e = 0; e < experts; ++e)
+    for (const uint32_t part : rule.parts)
+      plan_.layers[hit.layer].sources.push_back(
+          {&tensor(hit.tensor), rule.target, hit.expert + e, part, rule.role, &rule});
+}
+
+bool Accounting::take_slots(const Hit& hit, const spec::TensorRule& rule) {
+  const int64_t experts = rule.stacked ? layer(hit.layer).routing.num_experts : 1;
+  for (int64_t e = hit.expert; e < hit.expert + experts; ++e) {
+    for (const uint32_t part : rule.parts) {
+      const uint32_t by = slot(hit.layer, rule.target, e, part, rule.role);
+      if (by == kFree) continue;
+      found(Finding::unexpected, hit.tensor,
+            "feeds layer " + std::to_string(layer(hit.layer).layer_id) + ", " +
+                part_text(rule.target, e, part, rule.role) + ", as '" + shown(tensor(by).name) +
+                "' does");
+      return false;
+    }
+  }
+  for (int64_t e = hit.expert; e < hit.expert + experts; ++e)
+    for (const uint32_t part : rule.parts)
+      slot(hit.layer, rule.target, e, part, rule.role) = hit.tensor;
+  return true;
+}
+
+bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
+  const TensorInfo& info = tensor(hit.tensor);
+  const auto text = [](const std::vector<int64_t>& shape) {
+    return shape_text(shape.data(), static_cast<uint32_t>(shape.size()));
+  };
+  const auto shapes = expected_shapes(model_, layer(hit.layer), rule);
+  const std::string is = "is " + std::string(dtype_name(info.dtype)) + " " + text(info.shape);
+  const bool fitting = std::any_of(shapes.begin(), shapes.end(), [&info](const auto& shape) {
+    return std::equal(
+        shape.begin(), shape.end(), info.shape.begin(), info.shape.end(),
+        [](int64_t want, int64_t got) { return want == got || (want < 0 && got > 0); });
+  });
+  if (!fitting) {
+    found(Finding::misshapen, hit.tensor, is + ", expected " + text(shapes.front()));
+    return false;
+  }
+  const bool plain = info.dtype >= MOERT_DTYPE_F64 && info.dtype <= MOERT_DTYPE_BF16;
+  const bool table = rule.target == Target::router && rule.parts[0] == MOERT_ROUTER_TOKEN_TABLE;
+  const bool whatever = rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT;
+  if (!whatever && !(table ? info.dtype == MOERT_DTYPE_I32 : plain)) {
+    found(Finding::misshapen, hit.tensor,
+          is + ", expected " + (table ? "i32" : "f32, f16 or bf16"));
+    return false;
+  }
+  return true;
+}
+
+Plan make_plan(const spec::Model& model, const spec::Tensors& tensors,
+               const Checkpoint& checkpoint) {
+  check_model(model, checkpoint.path().string());
+  return Accounting(model, tensors, checkpoint).run();
+}
+
+}  // namespace moert::weights
