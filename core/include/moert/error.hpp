@@ -20,10 +20,13 @@ enum class Fault : int {
 
 // Three lines for a person: what (with the offending value), where (file:line:column, or file and
 // tensor), what to do. `what()` is the three lines together.
-class Error : public std::exception {
+class __attribute__((visibility("default"))) Error : public std::exception {
  public:
   Error(Fault fault, std::string problem, std::string place, std::string remedy)
-      : fault_(fault), problem_(std::move(problem)), place_(std::move(place)), remedy_(std::move(remedy)) {
+      : fault_(fault),
+        problem_(std::move(problem)),
+        place_(std::move(place)),
+        remedy_(std::move(remedy)) {
     text_ = "error: " + problem_;
     if (!place_.empty()) text_ += "\n  at " + place_;
     if (!remedy_.empty()) text_ += "\n  " + remedy_;

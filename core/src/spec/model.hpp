@@ -69,8 +69,8 @@ struct Model {
   std::filesystem::path checkpoint;  // folder, absolute
   int64_t hidden_size = 0;
   int64_t num_layers = 0;
-  std::string dtype;               // "bf16" ...: what the config says; the files decide
-  std::vector<MoELayer> layers;    // MoE layers, rising layer_id; empty: a dense model
+  std::string dtype;             // "bf16" ...: what the config says; the files decide
+  std::vector<MoELayer> layers;  // MoE layers, rising layer_id; empty: a dense model
   std::vector<int64_t> dense_layers;
   // quantity -> where its value came from, e.g. "num_experts" -> "config.json: num_experts",
   // "scoring" -> "family olmoe". For `explain` and `model inspect`.

@@ -11,8 +11,8 @@
 namespace moert::spec {
 
 struct Capture {
-  std::string to = "memory";  // a capturer by its short name: "memory" is "capture.memory"
-  std::filesystem::path path; // where `run` writes what was captured; empty: it is only counted
+  std::string to = "memory";   // a capturer by its short name: "memory" is "capture.memory"
+  std::filesystem::path path;  // where `run` writes what was captured; empty: it is only counted
   std::vector<std::string> what = {"ids"};  // "ids", "weights", "margins"
 };
 

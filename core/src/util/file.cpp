@@ -24,9 +24,10 @@ namespace {
 // Opens a regular file for reading and tells its size; closes the descriptor at the end of the scope.
 class Reader {
  public:
-  explicit Reader(const fs::path& path) : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  explicit Reader(const fs::path& path)
+      : file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (file_ < 0) fail_input(path, std::string("cannot open the file: ") + std::strerror(errno));
-    struct stat status {};
+    struct stat status{};
     if (::fstat(file_, &status) != 0 || !S_ISREG(status.st_mode)) {
       ::close(file_);
       fail_input(path, "not a regular file");
@@ -51,7 +52,8 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   size_ = reader.size();
   if (size_ == 0) return;
   void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, reader.file(), 0);
-  if (p == MAP_FAILED) fail_input(path, std::string("cannot map the file: ") + std::strerror(errno));
+  if (p == MAP_FAILED)
+    fail_input(path, std::string("cannot map the file: ") + std::strerror(errno));
   data_ = static_cast<const std::byte*>(p);
 }
 

@@ -25,7 +25,9 @@ struct FeatureInfo {
 
 // Answer to supports(). A "no" always has a reason.
 struct Support {
-  static Support yes(uint32_t flags = 0, int32_t score = 0) { return Support{true, score, flags, 0, {}, {}}; }
+  static Support yes(uint32_t flags = 0, int32_t score = 0) {
+    return Support{true, score, flags, 0, {}, {}};
+  }
   static Support no(std::string reason) { return Support{false, 0, 0, 0, {}, std::move(reason)}; }
 
   bool verdict;
@@ -50,7 +52,8 @@ class Options {
   void allow(std::initializer_list<std::string_view> known) const {
     for (uint32_t i = 0; i < count_; ++i)
       if (std::find(known.begin(), known.end(), entries_[i].key) == known.end())
-        throw PluginError(MOERT_INVALID_ARGUMENT, "unknown option '" + std::string(entries_[i].key) + "'");
+        throw PluginError(MOERT_INVALID_ARGUMENT,
+                          "unknown option '" + std::string(entries_[i].key) + "'");
   }
 
  private:
@@ -74,7 +77,8 @@ Record intake(const Record* record) {
 inline void must_understand(uint32_t flags, uint32_t known, const char* record) {
   if ((flags & ~known) != 0)
     throw PluginError(MOERT_UNIMPLEMENTED, std::string(record) + ": flag bits " +
-                                               std::to_string(flags & ~known) + " are not known here");
+                                               std::to_string(flags & ~known) +
+                                               " are not known here");
 }
 
 namespace detail {

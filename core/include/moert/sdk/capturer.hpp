@@ -32,7 +32,8 @@ namespace detail {
 template <class T>
 struct CapturerAdapter : Lifecycle<T, RoutedExpertsCapturer, moert_capture_spec_t> {
   using Base = RoutedExpertsCapturer;
-  static moert_code_t begin(void* self, const moert_capture_step_t* step, moert_error_t* error) noexcept {
+  static moert_code_t begin(void* self, const moert_capture_step_t* step,
+                            moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.begin(intake(step)); });
   }
   static moert_code_t record(void* self, const moert_capture_record_t* record,
@@ -42,7 +43,8 @@ struct CapturerAdapter : Lifecycle<T, RoutedExpertsCapturer, moert_capture_spec_
   static moert_code_t end(void* self, moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.end(); });
   }
-  static moert_code_t drop(void* self, int64_t sequence, int64_t position, moert_error_t* error) noexcept {
+  static moert_code_t drop(void* self, int64_t sequence, int64_t position,
+                           moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.drop(sequence, position); });
   }
   static moert_code_t flush(void* self, moert_error_t* error) noexcept {

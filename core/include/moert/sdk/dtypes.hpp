@@ -91,7 +91,8 @@ constexpr float f16_to_f32(uint16_t bits) {
   const uint32_t exponent = (bits >> 10) & 0x1fu;
   const uint32_t fraction = bits & 0x3ffu;
   if (exponent == 0x1f) return detail::bits_as<float>(sign | 0x7f800000u | (fraction << 13));
-  if (exponent != 0) return detail::bits_as<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
+  if (exponent != 0)
+    return detail::bits_as<float>(sign | ((exponent + 112) << 23) | (fraction << 13));
   const float magnitude = static_cast<float>(fraction) * 0x1p-24f;  // subnormal: exact in f32
   return sign != 0 ? -magnitude : magnitude;
 }

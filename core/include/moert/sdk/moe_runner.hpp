@@ -32,7 +32,8 @@ class MoERunnerInterface {
   virtual void load_statistics(const moert_tensor_t& counts, bool reset) = 0;
 
   virtual uint64_t bundle_bytes() { throw PluginError(MOERT_UNIMPLEMENTED, "no bundles"); }
-  virtual void read_expert(int64_t /*expert*/, void* /*bundle*/, uint64_t /*bytes*/, const moert_stream_t*) {
+  virtual void read_expert(int64_t /*expert*/, void* /*bundle*/, uint64_t /*bytes*/,
+                           const moert_stream_t*) {
     throw PluginError(MOERT_UNIMPLEMENTED, "no bundles");
   }
   virtual void write_expert(int64_t /*expert*/, const void* /*bundle*/, uint64_t /*bytes*/,
@@ -50,9 +51,14 @@ class MoERunnerInterface {
 namespace detail {
 
 inline moert_runner_info_t runner_info(const MoERunnerInterface& it) {
-  return {sizeof(moert_runner_info_t), it.is_monolithic() ? 1u : 0u, it.layer_id(),
-          it.activation(),             it.quant_method(),            it.expert_placement(),
-          it.has_shared_experts() ? 1u : 0u, 0};
+  return {sizeof(moert_runner_info_t),
+          it.is_monolithic() ? 1u : 0u,
+          it.layer_id(),
+          it.activation(),
+          it.quant_method(),
+          it.expert_placement(),
+          it.has_shared_experts() ? 1u : 0u,
+          0};
 }
 
 template <class T>
@@ -72,14 +78,16 @@ struct MoERunnerAdapter {
     });
   }
   static void destroy(void* self) noexcept { delete static_cast<Base*>(self); }
-  static moert_code_t load_expert(void* self, const moert_piece_t* piece, moert_error_t* error) noexcept {
+  static moert_code_t load_expert(void* self, const moert_piece_t* piece,
+                                  moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.load_expert(intake(piece)); });
   }
   static moert_code_t load_router(void* self, uint32_t which, const moert_tensor_t* tensor,
                                   moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.load_router(which, intake(tensor)); });
   }
-  static moert_code_t load_shared(void* self, const moert_piece_t* piece, moert_error_t* error) noexcept {
+  static moert_code_t load_shared(void* self, const moert_piece_t* piece,
+                                  moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.load_shared(intake(piece)); });
   }
   static moert_code_t finish(void* self, moert_error_t* error) noexcept {
@@ -97,29 +105,35 @@ struct MoERunnerAdapter {
                                 moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { *bytes = it.workspace(tokens); });
   }
-  static moert_code_t forward(void* self, const moert_runner_args_t* args, moert_error_t* error) noexcept {
+  static moert_code_t forward(void* self, const moert_runner_args_t* args,
+                              moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.forward(intake(args)); });
   }
-  static moert_code_t set_expert_map(void* self, const moert_tensor_t* map, moert_error_t* error) noexcept {
+  static moert_code_t set_expert_map(void* self, const moert_tensor_t* map,
+                                     moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.set_expert_map(intake(map)); });
   }
-  static moert_code_t expert_map(void* self, const moert_tensor_t* map, moert_error_t* error) noexcept {
+  static moert_code_t expert_map(void* self, const moert_tensor_t* map,
+                                 moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.expert_map(intake(map)); });
   }
   static moert_code_t load_statistics(void* self, const moert_tensor_t* counts, uint32_t reset,
                                       moert_error_t* error) noexcept {
-    return call<T, Base>(self, error, [&](Base& it) { it.load_statistics(intake(counts), reset != 0); });
+    return call<T, Base>(self, error,
+                         [&](Base& it) { it.load_statistics(intake(counts), reset != 0); });
   }
   static moert_code_t bundle_bytes(void* self, uint64_t* bytes, moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { *bytes = it.bundle_bytes(); });
   }
   static moert_code_t read_expert(void* self, int64_t expert, void* bundle, uint64_t bytes,
                                   const moert_stream_t* stream, moert_error_t* error) noexcept {
-    return call<T, Base>(self, error, [&](Base& it) { it.read_expert(expert, bundle, bytes, stream); });
+    return call<T, Base>(self, error,
+                         [&](Base& it) { it.read_expert(expert, bundle, bytes, stream); });
   }
   static moert_code_t write_expert(void* self, int64_t expert, const void* bundle, uint64_t bytes,
                                    const moert_stream_t* stream, moert_error_t* error) noexcept {
-    return call<T, Base>(self, error, [&](Base& it) { it.write_expert(expert, bundle, bytes, stream); });
+    return call<T, Base>(self, error,
+                         [&](Base& it) { it.write_expert(expert, bundle, bytes, stream); });
   }
 };
 }  // namespace detail

@@ -39,7 +39,8 @@ struct PluggableLayerAdapter : Lifecycle<T, PluggableLayer, moert_layer_spec_t> 
                                 moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { *bytes = it.workspace(tokens); });
   }
-  static moert_code_t forward(void* self, const moert_layer_args_t* args, moert_error_t* error) noexcept {
+  static moert_code_t forward(void* self, const moert_layer_args_t* args,
+                              moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.forward(intake(args)); });
   }
 };

@@ -14,10 +14,9 @@
 namespace moert::detail {
 
 template <class T>
-inline constexpr moert_feature_t feature_of = {sizeof(moert_feature_t), T::kFeature.rank,
-                                               T::Kind::id,             T::kFeature.name,
-                                               T::kFeature.caps,        T::kFeature.n_caps,
-                                               T::kFeature.flags,       &T::Kind::template table<T>};
+inline constexpr moert_feature_t feature_of = {
+    sizeof(moert_feature_t), T::kFeature.rank,   T::Kind::id,       T::kFeature.name,
+    T::kFeature.caps,        T::kFeature.n_caps, T::kFeature.flags, &T::Kind::template table<T>};
 
 template <class... T>
 inline constexpr const moert_feature_t* features_of[] = {&feature_of<T>...};
@@ -31,8 +30,20 @@ inline constexpr const moert_feature_t* features_of[] = {&feature_of<T>...};
 template <class... T>
 constexpr moert_plugin_t plugin_of(const char* id, const char* name, const char* vendor,
                                    const char* version) {
-  return {sizeof(moert_plugin_t), MOERT_ABI_MAJOR, MOERT_ABI_MINOR, 0, id, name, vendor, version,
-          MOERT_COMPILER_TEXT,    features_of<T...>, sizeof...(T), 0, nullptr, nullptr};
+  return {sizeof(moert_plugin_t),
+          MOERT_ABI_MAJOR,
+          MOERT_ABI_MINOR,
+          0,
+          id,
+          name,
+          vendor,
+          version,
+          MOERT_COMPILER_TEXT,
+          features_of<T...>,
+          sizeof...(T),
+          0,
+          nullptr,
+          nullptr};
 }
 
 }  // namespace moert::detail
@@ -40,11 +51,11 @@ constexpr moert_plugin_t plugin_of(const char* id, const char* name, const char*
 // MOERT_PLUGIN("org.example.fast", "fast", "Example", "1.0.0", FastExperts, FastRouter)
 // Once per library, outside any namespace: defines the ELF note, the descriptor (constant data: no
 // constructor runs when the library is opened) and the one exported symbol.
-#define MOERT_PLUGIN(id, name, vendor, version, ...)                                               \
-  MOERT_DEFINE_NOTE(id, version, 0u);                                                              \
-  extern "C" MOERT_EXPORT const moert_plugin_t* moert_plugin_query_v1(                             \
-      const moert_host_info_t* host) noexcept {                                                    \
-    static constexpr moert_plugin_t plugin =                                                       \
-        moert::detail::plugin_of<__VA_ARGS__>(id, name, vendor, version);                          \
-    return host != nullptr && host->abi_major == MOERT_ABI_MAJOR ? &plugin : nullptr;              \
+#define MOERT_PLUGIN(id, name, vendor, version, ...)                                  \
+  MOERT_DEFINE_NOTE(id, version, 0u);                                                 \
+  extern "C" MOERT_EXPORT const moert_plugin_t* moert_plugin_query_v1(                \
+      const moert_host_info_t* host) noexcept {                                       \
+    static constexpr moert_plugin_t plugin =                                          \
+        moert::detail::plugin_of<__VA_ARGS__>(id, name, vendor, version);             \
+    return host != nullptr && host->abi_major == MOERT_ABI_MAJOR ? &plugin : nullptr; \
   }

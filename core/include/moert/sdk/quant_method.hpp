@@ -43,8 +43,9 @@ struct QuantMethodAdapter {
     return guarded(error, T::kFeature.name,
                    [&] { write_support(T::supports(Host(host), scheme), out); });
   }
-  static moert_code_t create(const moert_host_t* host, const char* scheme, const moert_kv_t* options,
-                             uint32_t n_options, void** self, moert_error_t* error) noexcept {
+  static moert_code_t create(const moert_host_t* host, const char* scheme,
+                             const moert_kv_t* options, uint32_t n_options, void** self,
+                             moert_error_t* error) noexcept {
     return guarded(error, T::kFeature.name, [&] {
       Base* base = new T(Host(host), scheme, Options(options, n_options));
       *self = base;
@@ -52,7 +53,8 @@ struct QuantMethodAdapter {
   }
   static void destroy(void* self) noexcept { delete static_cast<Base*>(self); }
   static moert_code_t parameters(void* self, int64_t rows, int64_t cols, moert_quant_param_t* out,
-                                 uint32_t capacity, uint32_t* count, moert_error_t* error) noexcept {
+                                 uint32_t capacity, uint32_t* count,
+                                 moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](const Base& it) {
       const std::vector<moert_quant_param_t> all = it.parameters(rows, cols);
       *count = static_cast<uint32_t>(all.size());
@@ -61,15 +63,18 @@ struct QuantMethodAdapter {
   }
   static moert_code_t round_sizes(void* self, int64_t* hidden, int64_t* intermediate,
                                   moert_error_t* error) noexcept {
-    return call<T, Base>(self, error, [&](const Base& it) { it.round_sizes(*hidden, *intermediate); });
+    return call<T, Base>(self, error,
+                         [&](const Base& it) { it.round_sizes(*hidden, *intermediate); });
   }
-  static moert_code_t check(void* self, const moert_tensor_t* weight, moert_error_t* error) noexcept {
+  static moert_code_t check(void* self, const moert_tensor_t* weight,
+                            moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](const Base& it) { it.check(intake(weight)); });
   }
   static moert_code_t decode(void* self, const moert_tensor_t* weight, int64_t row, int64_t rows,
                              float* out, int64_t out_stride, moert_error_t* error) noexcept {
-    return call<T, Base>(self, error,
-                         [&](const Base& it) { it.decode(intake(weight), row, rows, out, out_stride); });
+    return call<T, Base>(self, error, [&](const Base& it) {
+      it.decode(intake(weight), row, rows, out, out_stride);
+    });
   }
   static moert_code_t encode(void* self, const moert_tensor_t* source, const moert_tensor_t* weight,
                              moert_error_t* error) noexcept {

@@ -21,7 +21,8 @@ class RoutedExperts {
 
   // One expert as a bundle; override all three or none.
   virtual uint64_t bundle_bytes() { throw PluginError(MOERT_UNIMPLEMENTED, "no bundles"); }
-  virtual void read_expert(int64_t /*expert*/, void* /*bundle*/, uint64_t /*bytes*/, const moert_stream_t*) {
+  virtual void read_expert(int64_t /*expert*/, void* /*bundle*/, uint64_t /*bytes*/,
+                           const moert_stream_t*) {
     throw PluginError(MOERT_UNIMPLEMENTED, "no bundles");
   }
   virtual void write_expert(int64_t /*expert*/, const void* /*bundle*/, uint64_t /*bytes*/,
@@ -59,11 +60,13 @@ struct RoutedExpertsAdapter : Lifecycle<T, RoutedExperts, moert_moe_problem_t> {
   }
   static moert_code_t read_expert(void* self, int64_t expert, void* bundle, uint64_t bytes,
                                   const moert_stream_t* stream, moert_error_t* error) noexcept {
-    return call<T, Base>(self, error, [&](Base& it) { it.read_expert(expert, bundle, bytes, stream); });
+    return call<T, Base>(self, error,
+                         [&](Base& it) { it.read_expert(expert, bundle, bytes, stream); });
   }
   static moert_code_t write_expert(void* self, int64_t expert, const void* bundle, uint64_t bytes,
                                    const moert_stream_t* stream, moert_error_t* error) noexcept {
-    return call<T, Base>(self, error, [&](Base& it) { it.write_expert(expert, bundle, bytes, stream); });
+    return call<T, Base>(self, error,
+                         [&](Base& it) { it.write_expert(expert, bundle, bytes, stream); });
   }
 };
 }  // namespace detail

@@ -40,10 +40,12 @@ struct RouterAdapter : Lifecycle<T, Router, moert_routing_t> {
                                 moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { *bytes = it.workspace(tokens); });
   }
-  static moert_code_t logits(void* self, const moert_router_args_t* args, moert_error_t* error) noexcept {
+  static moert_code_t logits(void* self, const moert_router_args_t* args,
+                             moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.logits(intake(args)); });
   }
-  static moert_code_t route(void* self, const moert_router_args_t* args, moert_error_t* error) noexcept {
+  static moert_code_t route(void* self, const moert_router_args_t* args,
+                            moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.route(intake(args)); });
   }
 };

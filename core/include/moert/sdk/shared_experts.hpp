@@ -38,7 +38,8 @@ struct SharedExpertsAdapter : Lifecycle<T, SharedExperts, moert_shared_problem_t
                                 moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { *bytes = it.workspace(tokens); });
   }
-  static moert_code_t forward(void* self, const moert_shared_args_t* args, moert_error_t* error) noexcept {
+  static moert_code_t forward(void* self, const moert_shared_args_t* args,
+                              moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.forward(intake(args)); });
   }
 };

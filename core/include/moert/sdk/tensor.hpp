@@ -41,7 +41,8 @@ class TensorView {
     view_.bytes = dtype_bytes(dtype, n);
     point();
   }
-  TensorView(const TensorView& other) : view_(other.view_), shape_(other.shape_), strides_(other.strides_) {
+  TensorView(const TensorView& other)
+      : view_(other.view_), shape_(other.shape_), strides_(other.strides_) {
     point();
   }
   TensorView& operator=(const TensorView& other) {
@@ -92,8 +93,8 @@ inline int64_t element_count(const moert_tensor_t& t) {
 
 // Throws MOERT_INVALID_ARGUMENT unless `t` is there and has that dtype and shape; -1 in `shape`
 // stands for any size.
-inline const moert_tensor_t& expect_tensor(const moert_tensor_t* t, const char* name, uint32_t dtype,
-                                           std::initializer_list<int64_t> shape) {
+inline const moert_tensor_t& expect_tensor(const moert_tensor_t* t, const char* name,
+                                           uint32_t dtype, std::initializer_list<int64_t> shape) {
   if (t == nullptr) throw PluginError(MOERT_INVALID_ARGUMENT, std::string(name) + " is missing");
   bool same = t->dtype == dtype && t->rank == shape.size();
   for (uint32_t i = 0; same && i < t->rank; ++i)
@@ -127,8 +128,9 @@ inline float read_f32(const moert_tensor_t& t, int64_t index) {
     case MOERT_DTYPE_BF16: return bf16_to_f32(static_cast<const uint16_t*>(t.data)[index]);
     case MOERT_DTYPE_F16: return f16_to_f32(static_cast<const uint16_t*>(t.data)[index]);
     default:
-      throw PluginError(MOERT_INVALID_ARGUMENT,
-                        "elements of type " + std::string(dtype_name(t.dtype)) + " are no plain floats");
+      throw PluginError(
+          MOERT_INVALID_ARGUMENT,
+          "elements of type " + std::string(dtype_name(t.dtype)) + " are no plain floats");
   }
 }
 
@@ -140,8 +142,9 @@ inline void write_f32(const moert_tensor_t& t, int64_t index, float value) {
     case MOERT_DTYPE_BF16: static_cast<uint16_t*>(t.data)[index] = f32_to_bf16(value); return;
     case MOERT_DTYPE_F16: static_cast<uint16_t*>(t.data)[index] = f32_to_f16(value); return;
     default:
-      throw PluginError(MOERT_INVALID_ARGUMENT,
-                        "elements of type " + std::string(dtype_name(t.dtype)) + " are no plain floats");
+      throw PluginError(
+          MOERT_INVALID_ARGUMENT,
+          "elements of type " + std::string(dtype_name(t.dtype)) + " are no plain floats");
   }
 }
 

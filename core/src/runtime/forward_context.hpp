@@ -1,0 +1,52 @@
+// Buffers of a forward, on the device and on the host, and the identity of its rows.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/model.hpp"
+
+namespace moert::runtime {
+
+// What a layer decided for each row, on the host. Row-major.
+struct Routing {
+  int64_t tokens = 0, top_k = 0;
+  std::vector<int32_t> ids;    // [tokens, top_k] logical
+  std::vector<float> weights;  // [tokens, top_k]
+  std::vector<float> margins;  // [tokens]
+};
+
+// Reused from layer to layer and from step to step: a forward of at most max_tokens rows allocates
+// nothing. Bound to one model; one thread at a time.
+class ForwardContext {
+ public:
+  ForwardContext(const Model& model, int64_t max_tokens);
+
+  // Rows to the device; `hidden` is [tokens, H] of the model's dtype. Throws Error(usage) beyond
+  // max_tokens.
+  void set_hidden(const void* hidden, int64_t tokens);
+  // Enqueues one layer. `forced_ids` [tokens, k] on the host or nullptr (replay; rows of -1 route);
+  // `valid` [tokens] on the host or nullptr (0: padded row).
+  void forward(size_t layer, const int32_t* forced_ids = nullptr, const uint8_t* valid = nullptr);
+  void synchronize() { model_.device().synchronize(); }
+
+  int64_t tokens() const { return tokens_; }
+  // After a forward: copies results to the host. `out` is [tokens, H] of the model's dtype.
+  void read_output(void* out);
+  void read_routing(size_t layer, Routing& routing, bool with_margins);
+  // Views of the last forward's decisions on the device, for capturers.
+  TensorView ids_view(size_t layer) const;
+  TensorView weights_view(size_t layer) const;
+  TensorView margins_view() const;
+
+ private:
+  TensorView view(const DeviceMemory& memory, uint32_t dtype,
+                  std::initializer_list<int64_t> shape) const;
+
+  const Model& model_;
+  int64_t max_tokens_, tokens_ = 0;
+  DeviceMemory hidden_, out_, logits_, ids_, weights_, margins_, forced_, valid_, workspace_;
+};
+
+}  // namespace moert::runtime

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/fused_moe.hpp"
+
+#include <moert/sdk/error.hpp>
+
+#include "runtime/call.hpp"
+
+namespace moert::runtime {
+
+namespace {
+
+using registry::Candidate;
+using registry::table_of;
+
+moert_support_t empty_support() {
+  moert_support_t support{};
+  support.struct_size = sizeof support;
+  return support;
+}
+
+// Asks one candidate; an error of the question itself counts as a refusal with that text.
+template <class Table, class Spec>
+moert_support_t ask(const moert_host_t* host, const Candidate& candidate, const Spec* spec) {
+  moert_support_t support = empty_support();
+  Call call;
+  const moert_code_t code = table_of<Table>(candidate)->supports(host, spec, &support, call.out());
+  if (code == MOERT_OK) return support;
+  support = empty_support();
+  detail::copy_text(support.reason, sizeof support.reason,
+                    std::string(code_name(code)) + ": " + call.message());
+  return support;
+}
+
+template <class Table, class Spec>
+KindChoice choose_kind(const Session& session, const char* word, const char* kind, const Spec* spec,
+                       std::string asked, const ChoiceSettings& settings, std::string device) {
+  registry::Policy policy;
+  policy.device = std::move(device);
+  policy.prefer = settings.prefer;
+  policy.fallback_next = settings.fallback_next;
+  const auto pin = settings.layers.find(word);
+  if (pin != settings.layers.end() && pin->second != "auto") policy.pinned = pin->second;
+  const moert_host_t* host = session.host();
+  const registry::Ask question = [host, spec](const Candidate& c) {
+    return ask<Table>(host, c, spec);
+  };
+  return {word,
+          kind,
+          std::move(asked),
+          {},
+          registry::choose(session.registry().candidates(kind), policy, question)};
+}
+
+KindChoice choose_quant(const Session& session, const char* word, const std::string& scheme,
+                        const ChoiceSettings& settings) {
+  ChoiceSettings automatic;
+  automatic.prefer = settings.prefer;
+  automatic.fallback_next =
+      true;  // the format is a fact about the bytes: whoever knows it may read it
+  KindChoice choice = choose_kind<moert_quant_method_t>(
+      session, word, MOERT_KIND_QUANT_METHOD, scheme.c_str(), "scheme " + scheme, automatic, {});
+  choice.scheme = scheme;
+  return choice;
+}
+
+template <class Table, class Spec>
+Part<Table> create(const Session& session, const LayerChoice& choice, const char* word,
+                   const Spec* spec) {
+  const Candidate& candidate = *choice.find(word)->decision.chosen;
+  void* self = nullptr;
+  Call call;
+  call.check(
+      table_of<Table>(candidate)->create(session.host(), spec, nullptr, 0, &self, call.out()),
+      candidate.name, "create", "layer " + std::to_string(choice.layer_id));
+  return {candidate, self};
+}
+
+}  // namespace
+
+const KindChoice* LayerChoice::find(const std::string& word) const {
+  for (const KindChoice& kind : kinds)
+    if (kind.word == word) return &kind;
+  return nullptr;
+}
+
+LayerChoice choose_layer(const Session& session, const spec::Model& model,
+                         const spec::MoELayer& layer, const LayerSetting& setting,
+                         const ChoiceSettings& settings) {
+  LayerChoice choice;
+  choice.layer_id = layer.layer_id;
+  choice.problem = std::make_unique<LayerProblem>(model, layer, setting);
+  const LayerProblem& problem = *choice.problem;
+  const std::string asked = "layer " + std::to_string(layer.layer_id);
+  const std::string device = device_kind_text(setting.device.kind);
+  choice.kinds.push_back(choose_kind<moert_moe_runner_t>(
+      session, "runner", MOERT_KIND_MOE_RUNNER, &problem.layer(), asked, settings, device));
+  choice.monolithic = choice.kinds.back().decision.chosen != nullptr &&
+                      (choice.kinds.back().decision.support.flags & MOERT_SUPPORT_MONOLITHIC) != 0;
+  choice.kinds.push_back(choose_quant(session, "quant", setting.scheme, settings));
+  if (!choice.monolithic) {
+    choice.kinds.push_back(choose_kind<moert_router_t>(
+        session, "router", MOERT_KIND_ROUTER, &problem.routing(), asked, settings, device));
+    choice.kinds.push_back(
+        choose_kind<moert_routed_experts_t>(session, "routed_experts", MOERT_KIND_ROUTED_EXPERTS,
+                                            &problem.experts(), asked, settings, device));
+  }
+  if (problem.shared() != nullptr) {
+    choice.kinds.push_back(choose_quant(session, "shared_quant", setting.shared_scheme, settings));
+    if (!choice.monolithic)
+      choice.kinds.push_back(
+          choose_kind<moert_shared_experts_t>(session, "shared_experts", MOERT_KIND_SHARED_EXPERTS,
+                                              problem.shared(), asked, settings, device));
+  }
+  return choice;
+}
+
+void require_accepted(const LayerChoice& choice) {
+  for (const KindChoice& kind : choice.kinds) {
+    if (kind.decision.chosen != nullptr) continue;
+    throw Error(Fault::refused,
+                "no " + kind.word + " accepts layer " + std::to_string(choice.layer_id) +
+                    (kind.scheme.empty() ? "" : " (" + kind.asked + ")"),
+                kind.kind,
+                "the candidates and their reasons:\n" + registry::decision_table(kind.decision));
+  }
+}
+
+Quant make_quant(const Session& session, const LayerChoice& choice, const std::string& word) {
+  const KindChoice* kind = choice.find(word);
+  const Candidate& candidate = *kind->decision.chosen;
+  void* self = nullptr;
+  Call call;
+  call.check(table_of<moert_quant_method_t>(candidate)->create(session.host(), kind->scheme.c_str(),
+                                                               nullptr, 0, &self, call.out()),
+             candidate.name, "create", kind->asked);
+  return {candidate, self};
+}
+
+Runner FusedMoE(const Session& session, const LayerChoice& choice) {
+  const LayerProblem& problem = *choice.problem;
+  Part<moert_router_t> router;
+  Part<moert_routed_experts_t> experts;
+  Part<moert_shared_experts_t> shared;
+  if (!choice.monolithic) {
+    router = create<moert_router_t>(session, choice, "router", &problem.routing());
+    experts = create<moert_routed_experts_t>(session, choice, "routed_experts", &problem.experts());
+    if (problem.shared() != nullptr)
+      shared = create<moert_shared_experts_t>(session, choice, "shared_experts", problem.shared());
+  }
+  const moert_moe_parts_t parts = {sizeof parts,    0,
+                                   router.table(),  router.self(),
+                                   experts.table(), experts.self(),
+                                   shared.table(),  shared.self()};
+  const Candidate& candidate = *choice.find("runner")->decision.chosen;
+  void* self = nullptr;
+  Call call;
+  call.check(table_of<moert_moe_runner_t>(candidate)->create(session.host(), &problem.layer(),
+                                                             &parts, nullptr, 0, &self, call.out()),
+             candidate.name, "create", "layer " + std::to_string(choice.layer_id));
+  router.release();
+  experts.release();
+  shared.release();
+  return {candidate, self};
+}
+
+}  // namespace moert::runtime

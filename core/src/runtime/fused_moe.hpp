@@ -1,0 +1,66 @@
+// FusedMoE: from a layer's spec to a runner that owns its parts. A function, not a class.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <moert/abi/moe_runner.h>
+#include <moert/abi/quant_method.h>
+
+#include "registry/registry.hpp"
+#include "runtime/device.hpp"
+#include "runtime/layer_problem.hpp"
+#include "runtime/part.hpp"
+#include "runtime/session.hpp"
+#include "spec/model.hpp"
+
+namespace moert::runtime {
+
+// What the user wants, for all layers.
+struct ChoiceSettings {
+  std::vector<std::string> prefer;
+  // routed_experts, router, shared_experts, runner -> "auto" or a candidate's name
+  std::map<std::string, std::string> layers;
+  bool fallback_next = false;
+};
+
+// The decision for one kind of one layer.
+struct KindChoice {
+  std::string word;    // "routed_experts", "router", "shared_experts", "runner", "quant",
+                       // "shared_quant"
+  std::string kind;    // "moert.routed_experts/1"
+  std::string asked;   // what was to be served, for messages
+  std::string scheme;  // of the weights, where the kind is a quant method
+  registry::Decision decision;
+};
+
+struct LayerChoice {
+  int64_t layer_id = 0;
+  std::unique_ptr<LayerProblem> problem;
+  std::vector<KindChoice> kinds;
+  bool monolithic = false;  // the runner needs no parts
+
+  const KindChoice* find(const std::string& word) const;
+};
+
+// Asks every candidate. Reads no weights, creates nothing.
+LayerChoice choose_layer(const Session& session, const spec::Model& model,
+                         const spec::MoELayer& layer, const LayerSetting& setting,
+                         const ChoiceSettings& settings);
+
+// Throws Error(refused) with the decision table of the first kind for which nobody accepts.
+void require_accepted(const LayerChoice& choice);
+
+using Runner = Part<moert_moe_runner_t>;
+using Quant = Part<moert_quant_method_t>;
+
+// Creates the parts that were chosen and hands them to the runner, which owns them.
+Runner FusedMoE(const Session& session, const LayerChoice& choice);
+
+// The quant method chosen for `word` ("quant" or "shared_quant"), bound to its scheme.
+Quant make_quant(const Session& session, const LayerChoice& choice, const std::string& word);
+
+}  // namespace moert::runtime

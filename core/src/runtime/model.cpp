@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/model.hpp"
+
+#include <moert/sdk/dtypes.hpp>
+
+#include "runtime/call.hpp"
+
+namespace moert::runtime {
+
+namespace {
+
+bool is_hidden_dtype(uint32_t dtype) {
+  return dtype == MOERT_DTYPE_F32 || dtype == MOERT_DTYPE_BF16 || dtype == MOERT_DTYPE_F16;
+}
+
+// Rows travel in the experts' own type where that is a float that rows can have; a quantised model
+// computes in bf16.
+uint32_t hidden_dtype(const ModelSettings& settings, const weights::Plan& plan) {
+  if (settings.dtype != MOERT_DTYPE_INVALID) return settings.dtype;
+  if (!plan.layers.empty()) {
+    const uint32_t dtype = dtype_from_name(plan.layers.front().scheme);
+    if (is_hidden_dtype(dtype)) return dtype;
+  }
+  return MOERT_DTYPE_BF16;
+}
+
+void require_scheme(const ModelSettings& settings, const weights::LayerPlan& layer,
+                    const weights::Checkpoint& checkpoint) {
+  if (settings.quant == "from-checkpoint" || settings.quant == layer.scheme) return;
+  throw Error(Fault::usage,
+              "the run asks for scheme '" + settings.quant + "', but layer " +
+                  std::to_string(layer.layer_id) + " of the checkpoint is '" + layer.scheme + "'",
+              checkpoint.path().string(),
+              "write `quant: from-checkpoint`, or name the checkpoint's own scheme");
+}
+
+}  // namespace
+
+Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const ModelSettings& settings)
+    : session_(session),
+      spec_(std::move(spec)),
+      rules_(std::move(rules)),
+      checkpoint_(spec_.checkpoint),
+      plan_(weights::make_plan(spec_, rules_, checkpoint_)),
+      device_(session, settings.device, settings.choice.prefer) {
+  plan_.require_complete(checkpoint_);
+  dtype_ = hidden_dtype(settings, plan_);
+  if (!is_hidden_dtype(dtype_))
+    throw Error(Fault::usage,
+                "hidden states of type " + std::string(dtype_name(dtype_)) + " are not supported",
+                checkpoint_.path().string(), "give them as f32, bf16 or f16");
+  for (size_t i = 0; i < spec_.layers.size(); ++i) {
+    require_scheme(settings, plan_.layers[i], checkpoint_);
+    LayerSetting setting{device_.id(), settings.max_tokens, dtype_, plan_.layers[i].scheme,
+                         plan_.layers[i].shared_scheme};
+    choices_.push_back(choose_layer(session_, spec_, spec_.layers[i], setting, settings.choice));
+  }
+}
+
+Model::~Model() = default;
+
+int64_t Model::index_of(int64_t layer_id) const {
+  for (size_t i = 0; i < spec_.layers.size(); ++i)
+    if (spec_.layers[i].layer_id == layer_id) return static_cast<int64_t>(i);
+  return -1;
+}
+
+void Model::load(const Progress& progress) {
+  for (const LayerChoice& choice : choices_) require_accepted(choice);
+  uint64_t total = 0, done = 0, bytes = 0;
+  for (const weights::LayerPlan& layer : plan_.layers) total += layer.sources.size();
+  runners_.reserve(spec_.layers.size());
+  for (size_t i = 0; i < spec_.layers.size(); ++i) load_layer(i, progress, total, done, bytes);
+}
+
+void Model::load_layer(size_t index, const Progress& progress, uint64_t total, uint64_t& done,
+                       uint64_t& bytes) {
+  const LayerChoice& choice = choices_[index];
+  Runner runner = FusedMoE(session_, choice);
+  const Quant quant = make_quant(session_, choice, "quant");
+  Quant shared_quant;
+  if (choice.find("shared_quant") != nullptr)
+    shared_quant = make_quant(session_, choice, "shared_quant");
+  const std::vector<weights::Source>& sources = plan_.layers[index].sources;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const weights::Source& source = sources[i];
+    load_source(runner, source, source.target == spec::Target::shared ? shared_quant : quant);
+    // A fused tensor feeds several sources in a row; its pages may go after the last of them.
+    if (i + 1 == sources.size() || sources[i + 1].tensor != source.tensor) {
+      checkpoint_.release(*source.tensor);
+      bytes += source.tensor->bytes;
+    }
+    if (progress) progress(++done, total, bytes);
+  }
+  Call call;
+  call.check(runner->finish(runner.self(), call.out()), runner.name(), "finish",
+             "layer " + std::to_string(choice.layer_id));
+  runners_.push_back(std::move(runner));
+}
+
+void Model::load_source(const Runner& runner, const weights::Source& source,
+                        const Quant& quant) const {
+  TensorView view = weights::source_view(checkpoint_, source);
+  const std::string place = checkpoint_.place(*source.tensor);
+  Call call;
+  if (source.target == spec::Target::router) {
+    call.check(runner->load_router(runner.self(), source.part, view, call.out()), runner.name(),
+               "load", place);
+    return;
+  }
+  const std::string scheme(dtype_name(source.tensor->dtype));
+  const moert_quant_view_t quant_view = {sizeof quant_view, 0,       scheme.c_str(),
+                                         "canonical",       nullptr, nullptr,
+                                         nullptr,           nullptr, nullptr};
+  view.set_quant(&quant_view);
+  if (source.role == MOERT_ROLE_WEIGHT)
+    call.check(quant->check(quant.self(), view, call.out()), quant.name(), "check", place);
+  const moert_piece_t piece = {sizeof piece, 0, source.expert, source.part,
+                               source.role,  0, view.get(),    quant.table(),
+                               quant.self()};
+  const auto load =
+      source.target == spec::Target::shared ? runner->load_shared : runner->load_expert;
+  call.check(load(runner.self(), &piece, call.out()), runner.name(), "load", place);
+}
+
+}  // namespace moert::runtime

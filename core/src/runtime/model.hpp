@@ -1,0 +1,75 @@
+// A model ready to run: its layers' runners with their weights, or only the choice of candidates.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/device.hpp"
+#include "runtime/fused_moe.hpp"
+#include "runtime/session.hpp"
+#include "spec/family.hpp"
+#include "spec/model.hpp"
+#include "weights/plan.hpp"
+
+namespace moert::runtime {
+
+struct ModelSettings {
+  std::string device = "auto";
+  ChoiceSettings choice;
+  std::string quant = "from-checkpoint";  // or the scheme that the checkpoint must have
+  int64_t max_tokens = 1;
+  uint32_t dtype = 0;  // of hidden rows, MOERT_DTYPE_*; 0: the experts' own float type, else bf16
+};
+
+// Done and total pieces of loading; called on the loading thread.
+using Progress = std::function<void(uint64_t done, uint64_t total, uint64_t bytes)>;
+
+// Outlived by its session. One thread at a time.
+class Model {
+ public:
+  // Reads the checkpoint's headers, accounts for every tensor and asks the candidates. Throws
+  // Error(input) if the checkpoint does not fit the model, Error(usage) if `quant` contradicts it,
+  // Error(device). Nobody accepting is not an error yet: see choices().
+  Model(Session& session, spec::Model spec, spec::Tensors rules, const ModelSettings& settings);
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+  ~Model();
+
+  const spec::Model& spec() const { return spec_; }
+  const weights::Checkpoint& checkpoint() const { return checkpoint_; }
+  const weights::Plan& plan() const { return plan_; }
+  const Device& device() const { return device_; }
+  const std::vector<LayerChoice>& choices() const { return choices_; }
+  uint32_t dtype() const { return dtype_; }
+
+  // Builds every layer and streams its weights in. Throws Error(refused) with the table where nobody
+  // accepts; Error(input) that names the tensor.
+  void load(const Progress& progress = {});
+  bool loaded() const { return !runners_.empty() || spec_.layers.empty(); }
+
+  size_t num_layers() const { return spec_.layers.size(); }
+  const spec::MoELayer& layer(size_t index) const { return spec_.layers.at(index); }
+  const Runner& runner(size_t index) const { return runners_.at(index); }
+  // Index of the model's own layer number, or -1.
+  int64_t index_of(int64_t layer_id) const;
+
+ private:
+  void load_layer(size_t index, const Progress& progress, uint64_t total, uint64_t& done,
+                  uint64_t& bytes);
+  void load_source(const Runner& runner, const weights::Source& source, const Quant& quant) const;
+
+  Session& session_;
+  spec::Model spec_;
+  spec::Tensors rules_;
+  weights::Checkpoint checkpoint_;
+  weights::Plan plan_;
+  Device device_;
+  uint32_t dtype_ = 0;
+  std::vector<LayerChoice> choices_;
+  std::vector<Runner> runners_;
+};
+
+}  // namespace moert::runtime

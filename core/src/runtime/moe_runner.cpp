@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/moe_runner.hpp"
+
+#include <algorithm>
+
+#include <moert/sdk/tensor.hpp>
+
+namespace moert::runtime {
+
+namespace {
+
+constexpr uint64_t kAlign = 64;
+
+uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
+
+// Calls a part and passes its error on in full.
+template <class Function, class... Arguments>
+void call_part(Function function, Arguments... arguments) {
+  moert_error_t error;
+  error.struct_size = sizeof error;
+  error.native_code = 0;
+  error.message[0] = '\0';
+  const moert_code_t code = function(arguments..., &error);
+  if (code != MOERT_OK) throw PluginError(code, error.message, error.native_code);
+}
+
+}  // namespace
+
+// Where the pieces of a forward's workspace begin.
+struct MoERunner::Workspace {
+  void *router, *experts, *shared;
+  uint64_t router_bytes, experts_bytes, shared_bytes;
+  float *routed_out, *shared_out;
+  int32_t* local_ids;
+  uint64_t total;
+};
+
+Support MoERunner::supports(const Host&, const moert_moe_layer_t& layer) {
+  if (layer.flags != 0) return Support::no("layer flag bits are not known here");
+  if (layer.experts == nullptr || layer.routing == nullptr)
+    return Support::no("the layer is incomplete");
+  if (layer.experts->device.kind != MOERT_DEVICE_CPU)
+    return Support::no("combines rows on the host, and the device's memory is not host memory");
+  return Support::yes(MOERT_SUPPORT_DETERMINISTIC);
+}
+
+MoERunner::MoERunner(const Host&, const moert_moe_layer_t& layer, const moert_moe_parts_t* parts,
+                     const Options& options) {
+  options.allow({});
+  if (parts == nullptr || parts->router == nullptr || parts->experts == nullptr)
+    throw PluginError(MOERT_INVALID_ARGUMENT, "a modular runner needs a router and routed experts");
+  if ((layer.shared != nullptr) != (parts->shared != nullptr))
+    throw PluginError(MOERT_INVALID_ARGUMENT, "shared experts: the layer and the parts disagree");
+  const moert_moe_problem_t problem = intake(layer.experts);
+  device_ = problem.device;
+  layer_id_ = problem.layer_id;
+  hidden_size_ = problem.hidden_size;
+  num_experts_ = problem.num_experts;
+  num_local_ = problem.num_local_experts;
+  top_k_ = problem.top_k;
+  dtype_ = problem.activation_dtype;
+  output_scale_ = layer.output_scale;
+  rounds_later_ = parts->shared != nullptr || output_scale_ != 1.0;
+  activation_ = problem.activation->name;
+  scheme_ = problem.weight_scheme;
+  counts_.assign(static_cast<size_t>(num_experts_), 0);
+  parts_ = intake(parts);
+}
+
+MoERunner::~MoERunner() {
+  if (parts_.shared != nullptr) parts_.shared->destroy(parts_.shared_self);
+  if (parts_.experts != nullptr) parts_.experts->destroy(parts_.experts_self);
+  if (parts_.router != nullptr) parts_.router->destroy(parts_.router_self);
+}
+
+void MoERunner::load_expert(const moert_piece_t& piece) {
+  call_part(parts_.experts->load, parts_.experts_self, &piece);
+}
+
+void MoERunner::load_router(uint32_t which, const moert_tensor_t& tensor) {
+  call_part(parts_.router->load, parts_.router_self, which, &tensor);
+}
+
+void MoERunner::load_shared(const moert_piece_t& piece) {
+  if (parts_.shared == nullptr)
+    throw PluginError(MOERT_FAILED_PRECONDITION, "the layer has no shared experts");
+  call_part(parts_.shared->load, parts_.shared_self, &piece);
+}
+
+void MoERunner::finish() {
+  if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "finish was called twice");
+  call_part(parts_.router->finish, parts_.router_self);
+  call_part(parts_.experts->finish, parts_.experts_self);
+  if (parts_.shared != nullptr) call_part(parts_.shared->finish, parts_.shared_self);
+  finished_ = true;
+}
+
+MoERunner::Workspace MoERunner::carve(void* memory, uint64_t bytes, int64_t tokens) {
+  Workspace ws{};
+  call_part(parts_.router->workspace, parts_.router_self, tokens, &ws.router_bytes);
+  call_part(parts_.experts->workspace, parts_.experts_self, tokens, &ws.experts_bytes);
+  if (parts_.shared != nullptr)
+    call_part(parts_.shared->workspace, parts_.shared_self, tokens, &ws.shared_bytes);
+  const uint64_t rows =
+      static_cast<uint64_t>(tokens) * static_cast<uint64_t>(hidden_size_) * sizeof(float);
+  auto* base = static_cast<std::byte*>(memory);
+  const auto take = [&](uint64_t size) -> void* {
+    void* begin = base == nullptr ? nullptr : base + ws.total;
+    ws.total += aligned(size);
+    return begin;
+  };
+  ws.router = take(ws.router_bytes);
+  ws.experts = take(ws.experts_bytes);
+  ws.shared = take(ws.shared_bytes);
+  if (rounds_later_) ws.routed_out = static_cast<float*>(take(rows));
+  if (parts_.shared != nullptr) ws.shared_out = static_cast<float*>(take(rows));
+  ws.local_ids = static_cast<int32_t*>(
+      take(static_cast<uint64_t>(tokens) * static_cast<uint64_t>(top_k_) * sizeof(int32_t)));
+  if (base != nullptr && ws.total > bytes)
+    throw PluginError(MOERT_INVALID_ARGUMENT, "the workspace has " + std::to_string(bytes) +
+                                                  " bytes, " + std::to_string(ws.total) +
+                                                  " are needed");
+  return ws;
+}
+
+uint64_t MoERunner::workspace(int64_t tokens) { return carve(nullptr, 0, tokens).total; }
+
+void MoERunner::forward(const moert_runner_args_t& args) {
+  must_understand(args.flags, 0, "runner_args");
+  if (!finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "forward before finish");
+  const int64_t tokens = expect_tensor(args.hidden, "hidden", dtype_, {-1, hidden_size_}).shape[0];
+  expect_tensor(args.logits, "logits", MOERT_DTYPE_F32, {tokens, num_experts_});
+  expect_tensor(args.ids, "ids", MOERT_DTYPE_I32, {tokens, top_k_});
+  expect_tensor(args.weights, "weights", MOERT_DTYPE_F32, {tokens, top_k_});
+  expect_tensor(args.out, "out", dtype_, {tokens, hidden_size_});
+  if (args.valid != nullptr) expect_tensor(args.valid, "valid", MOERT_DTYPE_U8, {tokens});
+  if (args.workspace == nullptr && workspace(tokens) != 0)
+    throw PluginError(MOERT_INVALID_ARGUMENT, "the workspace is missing");
+  const Workspace ws = carve(args.workspace, args.workspace_bytes, tokens);
+
+  if (parts_.shared != nullptr) {
+    const TensorView out(ws.shared_out, MOERT_DTYPE_F32, {tokens, hidden_size_});
+    const moert_shared_args_t shared = {sizeof shared, 0,         args.stream,    args.hidden,
+                                        out,           ws.shared, ws.shared_bytes};
+    call_part(parts_.shared->forward, parts_.shared_self, &shared);
+  }
+  route(args, ws, tokens);
+  mask_and_count(args, tokens);
+  const TensorView local(ws.local_ids, MOERT_DTYPE_I32, {tokens, top_k_});
+  const TensorView routed(ws.routed_out, MOERT_DTYPE_F32, {tokens, hidden_size_});
+  const moert_experts_args_t experts = {sizeof experts,
+                                        0,
+                                        args.stream,
+                                        args.hidden,
+                                        local_ids(args, *local.get(), tokens),
+                                        args.weights,
+                                        rounds_later_ ? routed.get() : args.out,
+                                        ws.experts,
+                                        ws.experts_bytes,
+                                        nullptr};
+  call_part(parts_.experts->forward, parts_.experts_self, &experts);
+  if (rounds_later_) combine(args, ws, tokens);
+}
+
+void MoERunner::route(const moert_runner_args_t& args, const Workspace& ws, int64_t) {
+  moert_router_args_t router{};
+  router.struct_size = sizeof router;
+  router.stream = args.stream;
+  router.hidden = args.hidden;
+  router.token_ids = args.token_ids;
+  router.logits = args.logits;
+  router.ids = args.ids;
+  router.weights = args.weights;
+  router.margins = args.margins;
+  router.forced_ids = args.forced_ids;
+  router.workspace = ws.router;
+  router.workspace_bytes = ws.router_bytes;
+  if (args.has_logits == 0) call_part(parts_.router->logits, parts_.router_self, &router);
+  call_part(parts_.router->route, parts_.router_self, &router);
+}
+
+// Padded rows lose their ids, so that every later stage leaves them alone; the others are counted.
+void MoERunner::mask_and_count(const moert_runner_args_t& args, int64_t tokens) {
+  const auto* valid =
+      args.valid != nullptr ? static_cast<const uint8_t*>(args.valid->data) : nullptr;
+  for (int64_t t = 0; t < tokens; ++t) {
+    auto* ids = row_of<int32_t>(*args.ids, t);
+    if (valid != nullptr && valid[t] == 0) {
+      std::fill_n(ids, top_k_, -1);
+      std::fill_n(row_of<float>(*args.weights, t), top_k_, 0.0f);
+      continue;
+    }
+    for (int64_t j = 0; j < top_k_; ++j)
+      if (ids[j] >= 0 && ids[j] < num_experts_) ++counts_[static_cast<size_t>(ids[j])];
+  }
+}
+
+const moert_tensor_t* MoERunner::local_ids(const moert_runner_args_t& args,
+                                           const moert_tensor_t& local, int64_t tokens) const {
+  if (map_.empty()) return args.ids;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const auto* ids = row_of<int32_t>(*args.ids, t);
+    auto* to = row_of<int32_t>(local, t);
+    for (int64_t j = 0; j < top_k_; ++j) {
+      to[j] = -1;
+      if (ids[j] < 0) continue;
+      const int32_t* copies = &map_[static_cast<size_t>(ids[j] * copies_)];
+      const int64_t held =
+          std::count_if(copies, copies + copies_, [](int32_t id) { return id >= 0; });
+      if (held > 0) to[j] = copies[t % held];
+    }
+  }
+  return &local;
+}
+
+void MoERunner::combine(const moert_runner_args_t& args, const Workspace& ws,
+                        int64_t tokens) const {
+  const auto* valid =
+      args.valid != nullptr ? static_cast<const uint8_t*>(args.valid->data) : nullptr;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const bool padded = valid != nullptr && valid[t] == 0;
+    for (int64_t h = 0; h < hidden_size_; ++h) {
+      const int64_t at = t * hidden_size_ + h;
+      double sum = output_scale_ * static_cast<double>(ws.routed_out[at]);
+      if (ws.shared_out != nullptr) sum += static_cast<double>(ws.shared_out[at]);
+      write_f32(*args.out, t * args.out->strides[0] + h, padded ? 0.0f : static_cast<float>(sum));
+    }
+  }
+}
+
+void MoERunner::set_expert_map(const moert_tensor_t& map) {
+  expect_tensor(&map, "expert map", MOERT_DTYPE_I32, {num_experts_, -1});
+  const int64_t copies = map.shape[1];
+  std::vector<int32_t> fresh(static_cast<size_t>(num_experts_ * copies), -1);
+  for (int64_t e = 0; e < num_experts_; ++e) {
+    int64_t held = 0;  // copies stand at the front of the row
+    for (int64_t r = 0; r < copies; ++r) {
+      const int32_t id =
+          static_cast<const int32_t*>(map.data)[e * map.strides[0] + r * map.strides[1]];
+      if (id < -1 || id >= num_local_)
+        throw PluginError(MOERT_OUT_OF_RANGE, "expert map of expert " + std::to_string(e) +
+                                                  " names local id " + std::to_string(id) + " of " +
+                                                  std::to_string(num_local_));
+      if (id >= 0) fresh[static_cast<size_t>(e * copies + held++)] = id;
+    }
+  }
+  map_ = std::move(fresh);
+  copies_ = copies;
+}
+
+void MoERunner::expert_map(const moert_tensor_t& map) const {
+  expect_tensor(&map, "expert map", MOERT_DTYPE_I32, {num_experts_, copies_});
+  for (int64_t e = 0; e < num_experts_; ++e)
+    for (int64_t r = 0; r < copies_; ++r)
+      static_cast<int32_t*>(map.data)[e * map.strides[0] + r * map.strides[1]] =
+          map_.empty() ? static_cast<int32_t>(e) : map_[static_cast<size_t>(e * copies_ + r)];
+}
+
+void MoERunner::load_statistics(const moert_tensor_t& counts, bool reset) {
+  expect_tensor(&counts, "counts", MOERT_DTYPE_I64, {num_experts_});
+  for (int64_t e = 0; e < num_experts_; ++e)
+    static_cast<int64_t*>(counts.data)[e * counts.strides[0]] = counts_[static_cast<size_t>(e)];
+  if (reset) std::fill(counts_.begin(), counts_.end(), 0);
+}
+
+uint64_t MoERunner::bundle_bytes() {
+  uint64_t bytes = 0;
+  call_part(parts_.experts->bundle_bytes, parts_.experts_self, &bytes);
+  return bytes;
+}
+
+void MoERunner::read_expert(int64_t expert, void* bundle, uint64_t bytes,
+                            const moert_stream_t* stream) {
+  call_part(parts_.experts->read_expert, parts_.experts_self, expert, bundle, bytes, stream);
+}
+
+void MoERunner::write_expert(int64_t expert, const void* bundle, uint64_t bytes,
+                             const moert_stream_t* stream) {
+  call_part(parts_.experts->write_expert, parts_.experts_self, expert, bundle, bytes, stream);
+}
+
+}  // namespace moert::runtime

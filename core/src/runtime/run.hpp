@@ -1,0 +1,54 @@
+// Carries out a Run: resolve, choose, load, compute, compare, capture, write.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/routes.hpp"
+#include "config/config.hpp"
+#include "runtime/compare.hpp"
+#include "runtime/model.hpp"
+#include "runtime/session.hpp"
+#include "spec/run.hpp"
+
+namespace moert::runtime {
+
+struct LayerReport {
+  int64_t layer_id = 0;
+  // word -> candidate: "routed_experts" -> "cpu.ref", "runner" -> "core.default" ...
+  std::vector<std::pair<std::string, std::string>> candidates;
+  std::string scheme, layout;
+  int64_t tokens = 0;
+  double seconds = 0;  // of one forward: median over the repeats
+  std::vector<double> all_seconds;
+  capture::LoadSummary load;
+  std::vector<int64_t> expert_tokens;  // [num_experts]
+  std::optional<Comparison> comparison;
+};
+
+struct RunReport {
+  std::string name, family, device;
+  std::filesystem::path checkpoint, output;
+  std::vector<std::filesystem::path> captures;  // files written
+  std::vector<LayerReport> layers;
+  std::vector<int64_t> dense_layers;
+  uint64_t packed_tensors = 0, ignored_tensors = 0;
+  double load_seconds = 0;
+  bool checked = false;  // an expectation was given
+  bool passed = true;    // and met, in every layer
+};
+
+// The model that a run names, resolved.
+spec::Model resolve_model(const config::Families& families, const spec::Run& run);
+
+// Settings of a run for Model: device, pins, preference, dtype.
+ModelSettings settings_of(const spec::Run& run, int64_t max_tokens, uint32_t dtype);
+
+// Throws Error; otherwise everything that was asked for has been written. A missed expectation is no
+// error: see RunReport::passed.
+RunReport run(Session& session, const config::Families& families, const spec::Run& run,
+              const Progress& progress = {});
+
+}  // namespace moert::runtime
