@@ -121,6 +121,16 @@ std::string advantage(const Contender& winner, const Contender& other) {
   return "first by plugin id";
 }
 
+// What told the first of `accepted` from the others: "highest rank, then highest score".
+std::string advantages(const std::vector<Contender*>& accepted) {
+  std::vector<std::string>
+      all;  // the others stand in the order of the walk: the first criterion last
+  for (size_t i = accepted.size(); i-- > 1;)
+    if (std::string one = advantage(*accepted[0], *accepted[i]); all.empty() || all.back() != one)
+      all.push_back(std::move(one));
+  return joined(all, ", then ");
+}
+
 // The plugin that counts as named under "fallback: error"; empty: none does.
 std::string named_plugin(const std::vector<Contender>& contenders, const Policy& policy) {
   if (policy.fallback_next || !policy.pinned.empty()) return {};
@@ -151,11 +161,11 @@ const Contender* settle(std::vector<Contender>& contenders, const Policy& policy
   else if (accepted.size() == 1)
     first.row.reason = "the only one that accepts";
   else
-    first.row.reason = advantage(first, *accepted[1]) + " among " +
-                       std::to_string(accepted.size()) + " that accept";
+    first.row.reason =
+        advantages(accepted) + " among " + std::to_string(accepted.size()) + " that accept";
   for (size_t i = 1; i < accepted.size(); ++i)
     accepted[i]->row.reason =
-        "accepts, but behind '" + first.row.candidate + "': " + advantage(first, *accepted[i]);
+        "behind '" + first.row.candidate + "': " + advantage(first, *accepted[i]);
   return &first;
 }
 
