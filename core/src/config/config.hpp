@@ -26,7 +26,10 @@ class Families {
   ~Families();
 
   std::vector<std::string> names() const;
-  // Tensor rules of a family for this model; throws Error(usage) with the nearest name.
+  // Tensor rules of a family; throws Error(usage) with the nearest name. Given a model, they also
+  // ignore what the family says of layers after the model's last ("{extra_layer}": multi-token
+  // prediction), which needs the number of layers.
+  spec::Tensors tensors(const spec::Model& model) const;
   spec::Tensors tensors(const std::string& family) const;
   // Reads DIR/config.json, finds the family, resolves every quantity. Throws Error(usage) if no family
   // matches or a quantity has no value (the error lists every spelling tried), Error(input) if the

@@ -1,0 +1,41 @@
+// Kind Family: how a family's config.json and tensors are to be read.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/yaml_node.hpp"
+#include "spec/family.hpp"
+
+namespace moert::config {
+
+// A value that the family gives, and where it says so.
+struct FamilyDefault {
+  Node value;
+  std::string origin;  // "family olmoe"
+};
+
+struct Family {
+  std::string name;
+  std::string place;    // of the name, for messages
+  std::string extends;  // empty: nothing
+  bool is_abstract = false;
+  std::vector<std::string> model_types, architectures;
+  std::vector<std::string> nested;  // keys under which a language model's config may lie
+  // By quantity. Absent: not said here; an empty list: never read from a config.
+  std::map<std::string, std::vector<std::string>> spellings;
+  std::map<std::string, FamilyDefault> defaults;
+  std::map<std::string, std::map<std::string, Node>> words;
+  std::vector<std::string> layer_rules;  // quantities that say which layers are dense
+  std::vector<std::pair<std::string, std::string>> refused;  // config key -> reason
+  spec::Tensors tensors;
+};
+
+Family read_family(const std::filesystem::path& file);
+// Fills what `family` does not say from `base`, of which it keeps the ignore rules and refusals too.
+void extend(Family& family, const Family& base);
+
+}  // namespace moert::config

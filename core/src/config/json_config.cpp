@@ -1,0 +1,128 @@
+// Builds JSON values from the reader's events, so that depth and repeated keys are seen.
+// SPDX-License-Identifier: Apache-2.0
+#include "config/json_config.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <moert/error.hpp>
+
+#include "util/file.hpp"
+
+namespace moert::config {
+namespace {
+
+using Json = nlohmann::json;
+
+struct Finding {
+  std::string problem, remedy;
+};
+
+// Answers false at the first fault, which stops the reader.
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  Json take() { return std::move(root_); }
+  const Finding& fault() const { return fault_; }
+  size_t fault_byte() const { return fault_byte_; }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }
+  bool start_object(std::size_t) override { return open(Json::object()); }
+  bool start_array(std::size_t) override { return open(Json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(string_t& name) override {
+    if (open_.back().first.contains(name)) {
+      fault_ = {"the key '" + name + "' stands twice in one object", "keep one of them"};
+      return false;
+    }
+    open_.back().second = std::move(name);
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
+    constexpr int kNumberOverflow = 406;
+    fault_byte_ = position;
+    if (error.id == kNumberOverflow) {
+      fault_ = {"the number " + token.substr(0, 60) + " is outside the range of a double", "write a smaller one"};
+      return false;
+    }
+    fault_ = {"this is no JSON: unexpected '" + token.substr(0, 60) + "'", "correct the file, or fetch it again"};
+    return false;
+  }
+
+ private:
+  bool open(Json value) {
+    if (open_.size() >= kMaxConfigDepth) {
+      fault_ = {"objects and arrays are nested deeper than " + std::to_string(kMaxConfigDepth),
+                "no config of a model is as deep as that"};
+      return false;
+    }
+    open_.emplace_back(std::move(value), std::string());
+    return true;
+  }
+  bool close() {
+    Json value = std::move(open_.back().first);
+    open_.pop_back();
+    return add(std::move(value));
+  }
+  bool add(Json value) {
+    if (open_.empty()) root_ = std::move(value);
+    else if (open_.back().first.is_array()) open_.back().first.push_back(std::move(value));
+    else open_.back().first[open_.back().second] = std::move(value);
+    return true;
+  }
+
+  Json root_;
+  std::vector<std::pair<Json, std::string>> open_;  // and the key that awaits its value
+  Finding fault_;
+  size_t fault_byte_ = 0;
+};
+
+std::string place_of(const std::string& text, size_t byte, const std::string& name) {
+  if (byte == 0) return name;
+  const std::string_view before = std::string_view(text).substr(0, std::min(byte - 1, text.size()));
+  const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+  const size_t start = before.rfind('\n') + 1;  // npos + 1 is 0
+  return name + ":" + std::to_string(line) + ":" + std::to_string(before.size() - start + 1);
+}
+
+// Python writes these words, which JSON does not have. The reader stops inside the word.
+const char* python_number(const std::string& text, size_t byte) {
+  for (const char* word : {"Infinity", "NaN"}) {
+    const std::string_view name(word);
+    const size_t from = byte > name.size() ? byte - name.size() - 1 : 0;
+    const size_t found = text.find(name, from);
+    if (found != std::string::npos && found < byte) return word;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+nlohmann::json parse_config_json(const std::string& text, const std::string& name) {
+  Builder builder;
+  if (Json::sax_parse(text, &builder)) return builder.take();
+  Finding fault = builder.fault();
+  const size_t byte = builder.fault_byte();
+  if (const char* word = byte > 0 ? python_number(text, byte) : nullptr) {
+    fault = {std::string("the word ") + word + " stands where a number must stand: it is not JSON",
+             "replace it by a number, or remove the key if it is not about experts"};
+  }
+  throw Error(Fault::input, fault.problem, place_of(text, byte, name), fault.remedy);
+}
+
+nlohmann::json read_config_json(const std::filesystem::path& file) {
+  Json config = parse_config_json(read_text_file(file, kMaxConfigBytes), file.string());
+  if (!config.is_object())
+    throw Error(Fault::input, "the file holds " + std::string(config.type_name()) + ", expected an object", file.string(),
+                "config.json describes a model by keys and values");
+  return config;
+}
+
+}  // namespace moert::config

@@ -1,0 +1,20 @@
+// config.json, read strictly: bounded in size and depth, no key twice, clear words about what is not
+// JSON.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace moert::config {
+
+inline constexpr uint64_t kMaxConfigBytes = 4u << 20;
+inline constexpr size_t kMaxConfigDepth = 64;
+
+// Throws Error(input) with file:line:column.
+nlohmann::json read_config_json(const std::filesystem::path& file);
+nlohmann::json parse_config_json(const std::string& text, const std::string& name);
+
+}  // namespace moert::config

@@ -1,0 +1,206 @@
+// Finds quantities in a config.json by a family's spellings.
+// SPDX-License-Identifier: Apache-2.0
+#include "config/lookup.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include "util/nearest.hpp"
+
+namespace moert::config {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text + " (" + value.type_name() + ")";
+}
+
+bool is_zero(const Json& value) { return value.is_number() && value.get<double>() == 0; }
+
+// Does the value leave the quantity open?
+bool is_absent(const Quantity& q, const Json& value) {
+  if (value.is_null()) return true;
+  if (value.is_array() && (q.kind == QuantityKind::count || q.kind == QuantityKind::size)) {
+    for (const Json& item : value)
+      if (!is_absent(q, item)) return false;
+    return true;
+  }
+  if (q.kind == QuantityKind::count) return is_zero(value);
+  return q.kind == QuantityKind::word && value.is_string() && value.get_ref<const std::string&>().empty();
+}
+
+Json json_of(const Node& node) {
+  switch (node.type) {
+    case Node::Type::boolean: return node.boolean;
+    case Node::Type::integer: return node.integer;
+    case Node::Type::number: return node.number;
+    default: return node.text;
+  }
+}
+
+}  // namespace
+
+const Json* value_at(const Json& object, const std::string& path) {
+  const Json* value = &object;
+  for (size_t at = 0; at <= path.size();) {
+    const size_t end = std::min(path.find('.', at), path.size());
+    if (!value->is_object()) return nullptr;
+    const auto found = value->find(path.substr(at, end - at));
+    if (found == value->end()) return nullptr;
+    value = &*found;
+    at = end + 1;
+  }
+  return value;
+}
+
+std::vector<Scope> scopes_of(const Json& config, const std::vector<std::string>& nested) {
+  std::vector<Scope> scopes;
+  for (const std::string& key : nested) {
+    const Json* inner = value_at(config, key);
+    if (inner == nullptr || !inner->is_object()) continue;
+    scopes.push_back({key + ".", inner});
+    break;
+  }
+  scopes.push_back({"", &config});
+  return scopes;
+}
+
+bool says_nothing(const Json& value) {
+  if (value.is_null() || is_zero(value)) return true;
+  if (value.is_boolean()) return !value.get<bool>();
+  if (value.is_string()) return value.get_ref<const std::string&>().empty();
+  return value.is_structured() && value.empty();
+}
+
+std::string Lookup::spellings_text(std::string_view name) const {
+  const auto found = family_.spellings.find(std::string(name));
+  if (found == family_.spellings.end() || found->second.empty()) return "none is known";
+  return joined(found->second);
+}
+
+void Lookup::fail(std::string_view name, const std::string& problem, const std::string& remedy) const {
+  throw Error(Fault::usage, std::string(name) + " " + problem, place_, remedy);
+}
+
+void Lookup::fail_missing(std::string_view name) const {
+  throw Error(Fault::usage, "nothing gives " + std::string(name) + " (" + std::string(quantity(name).doc) + ")", place_,
+              "spellings tried: " + spellings_text(name) + "; add one of them, or a spelling to the family '" +
+                  family_.name + "'");
+}
+
+Json Lookup::translated(const Quantity& q, const std::string& key, const Json& value) const {
+  const auto words = family_.words.find(std::string(q.name));
+  if (!value.is_string() || words == family_.words.end()) return value;
+  const std::string& word = value.get_ref<const std::string&>();
+  const auto meaning = words->second.find(word);
+  if (meaning != words->second.end()) return json_of(meaning->second);
+  std::vector<std::string> known;
+  for (const auto& [each, _] : words->second) known.push_back(each);
+  throw Error(Fault::usage, key + " is '" + word.substr(0, 100) + "', which the family '" + family_.name + "' does not know",
+              place_, "words known for " + std::string(q.name) + ": " + joined(known));
+}
+
+Json Lookup::find(const Quantity& q) {
+  const std::string name(q.name);
+  Json result;
+  std::string from;
+  const auto spellings = family_.spellings.find(name);
+  for (const std::string& spelling : spellings == family_.spellings.end() ? std::vector<std::string>{} : spellings->second) {
+    for (const Scope& scope : scopes_) {
+      const Json* value = value_at(*scope.object, spelling);
+      if (value == nullptr || is_absent(q, *value)) continue;
+      const std::string key = scope.prefix + spelling;
+      Json found = translated(q, key, *value);
+      if (!from.empty() && found != result)
+        fail(name, "has two values: " + from + " is " + shown(result) + ", " + key + " is " + shown(found),
+             "remove one of the two keys");
+      if (from.empty()) {
+        result = std::move(found);
+        from = key;
+      }
+      break;  // the language model's own part comes first
+    }
+  }
+  if (!from.empty()) {
+    origin_[name] = "config.json: " + from;
+  } else if (const auto fallback = family_.defaults.find(name); fallback != family_.defaults.end()) {
+    result = json_of(fallback->second.value);
+    origin_[name] = fallback->second.origin;
+  }
+  return result;
+}
+
+int64_t Lookup::integer(const Quantity& q, const Json& value, int64_t low, int64_t high) const {
+  if (!value.is_number_integer()) fail(q.name, "is " + shown(value) + ", expected a whole number", "correct the value");
+  const bool huge = value.is_number_unsigned() &&
+                    value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  const int64_t number = huge ? high + 1 : value.get<int64_t>();
+  if (number < low || number > high)
+    fail(q.name, "is " + value.dump() + ", expected " + std::to_string(low) + " to " + std::to_string(high), "correct the value");
+  return number;
+}
+
+std::optional<int64_t> Lookup::maybe_count(std::string_view name, int64_t limit) {
+  const Quantity& q = quantity(name);
+  const Json value = find(q);
+  if (value.is_null()) return std::nullopt;
+  return integer(q, value, q.kind == QuantityKind::size ? 0 : 1, limit);
+}
+
+int64_t Lookup::count(std::string_view name, int64_t limit) {
+  const std::optional<int64_t> value = maybe_count(name, limit);
+  if (!value) fail_missing(name);
+  return *value;
+}
+
+bool Lookup::flag(std::string_view name) {
+  const Json value = find(quantity(name));
+  if (value.is_null()) fail_missing(name);
+  if (!value.is_boolean()) fail(name, "is " + shown(value) + ", expected true or false", "correct the value");
+  return value.get<bool>();
+}
+
+double Lookup::real(std::string_view name) {
+  const Json value = find(quantity(name));
+  if (value.is_null()) fail_missing(name);
+  if (!value.is_number()) fail(name, "is " + shown(value) + ", expected a number", "correct the value");
+  const double number = value.get<double>();
+  if (!std::isfinite(number) || std::abs(number) > 1e30)
+    fail(name, "is " + shown(value) + ", expected at most 1e30", "correct the value");
+  return number;
+}
+
+std::string Lookup::word_or(std::string_view name, const std::string& otherwise) {
+  const Json value = find(quantity(name));
+  if (value.is_null()) return otherwise;
+  if (!value.is_string()) fail(name, "is " + shown(value) + ", expected a word", "correct the value");
+  return value.get<std::string>();
+}
+
+std::string Lookup::word(std::string_view name) {
+  std::string value = word_or(name, "");
+  if (value.empty()) fail_missing(name);
+  return value;
+}
+
+std::vector<int64_t> Lookup::per_layer(std::string_view name, int64_t layers, int64_t limit) {
+  const Quantity& q = quantity(name);
+  const Json value = find(q);
+  if (value.is_null()) return {};
+  if (!value.is_array())
+    return std::vector<int64_t>(static_cast<size_t>(layers), integer(q, value, q.kind == QuantityKind::size ? 0 : 1, limit));
+  if (value.size() != static_cast<size_t>(layers))
+    fail(name, "is a list of " + std::to_string(value.size()) + " entries, but there are " + std::to_string(layers) + " layers",
+         "a list has one entry for each layer");
+  std::vector<int64_t> numbers;
+  for (const Json& item : value) numbers.push_back(item.is_null() ? 0 : integer(q, item, 0, limit));
+  origin_[std::string(name)] += " (one for each layer)";
+  return numbers;
+}
+
+Json Lookup::raw(std::string_view name) { return find(quantity(name)); }
+
+}  // namespace moert::config
