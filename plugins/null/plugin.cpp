@@ -8,8 +8,8 @@ namespace {
 constexpr uint32_t kFlags = MOERT_FEATURE_PIN_ONLY;
 constexpr moert_kv_t kCaps[] = {{"device", "cpu"}};
 
-// A "no" names the value that is in the way and what would be taken instead: people read it in
-// `moert explain`. Bits that a later revision adds must be refused, not ignored.
+// A "no" names the value that is in the way: people read it in `moert explain`. Bits that are not
+// known must be refused, not ignored.
 Support accept(moert_device_id_t device, uint32_t flags, uint32_t known) {
   if (device.kind != MOERT_DEVICE_CPU) return Support::no("device is not the cpu");
   if ((flags & ~known) != 0)
@@ -17,14 +17,14 @@ Support accept(moert_device_id_t device, uint32_t flags, uint32_t known) {
   return Support::yes(MOERT_SUPPORT_DETERMINISTIC | MOERT_SUPPORT_CONCURRENT_LOAD);
 }
 
-// Zeroes every row, whatever the distance between rows.
+// Rows may lie apart.
 void zero_rows(const moert_tensor_t& t) {
   const size_t row = dtype_bytes(t.dtype, t.shape[1]);
   for (int64_t r = 0; r < t.shape[0] && row != 0; ++r)
     std::memset(static_cast<char*>(t.data) + dtype_bytes(t.dtype, r * t.strides[0]), 0, row);
 }
 
-// Order of calls: load..., finish once, then the rest. A state, so that a mistake is an error.
+// Order of calls: load..., finish once, then the rest. Anything else is the caller's mistake.
 class State {
  public:
   void expect_loading() const {
@@ -47,7 +47,8 @@ class NullExperts final : public RoutedExperts {
   static constexpr FeatureInfo kFeature = {"null.routed_experts", MOERT_RANK_REFERENCE, kFlags,
                                            kCaps, 1};
   static Support supports(const Host&, const moert_moe_problem_t& p) {
-    return accept(p.device, p.flags, (MOERT_PROBLEM_GRAPH << 1) - 1);
+    return accept(p.device, p.flags,
+                  MOERT_PROBLEM_NON_GATED | MOERT_PROBLEM_BIAS | MOERT_PROBLEM_WEIGHT_ON_INPUT);
   }
   // Records that come across the border live as long as the call: copy what you keep.
   NullExperts(const Host&, const moert_moe_problem_t& p, const Options& options)

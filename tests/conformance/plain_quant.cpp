@@ -1,0 +1,59 @@
+// The suite's own quant method for plain floats, so that layers are judged without another plugin.
+// SPDX-License-Identifier: Apache-2.0
+#include "plain_quant.hpp"
+
+#include <moert/sdk/adapter.hpp>
+#include <moert/sdk/tensor.hpp>
+
+namespace moert::conformance {
+namespace {
+
+constexpr char kWhere[] = "conformance.plain";
+
+void expect_plain(const moert_tensor_t& t) {
+  const bool known =
+      t.dtype == MOERT_DTYPE_F32 || t.dtype == MOERT_DTYPE_BF16 || t.dtype == MOERT_DTYPE_F16;
+  if (!known || t.rank != 2)
+    throw PluginError(MOERT_DATA_LOSS, "found " + tensor_text(t) + ", expected a matrix of floats");
+  must_understand(t.flags & 0xffff0000u, 0, "tensor");
+}
+
+moert_code_t supports(const moert_host_t*, const char*, moert_support_t* out,
+                      moert_error_t* error) {
+  return detail::guarded(error, kWhere, [&] { detail::write_support(Support::yes(), out); });
+}
+
+moert_code_t check(void*, const moert_tensor_t* weight, moert_error_t* error) {
+  return detail::guarded(error, kWhere, [&] { expect_plain(*weight); });
+}
+
+moert_code_t decode(void*, const moert_tensor_t* weight, int64_t row, int64_t rows, float* out,
+                    int64_t out_stride, moert_error_t* error) {
+  return detail::guarded(error, kWhere, [&] {
+    expect_plain(*weight);
+    if (row < 0 || rows < 0 || row + rows > weight->shape[0])
+      throw PluginError(MOERT_INVALID_ARGUMENT, "rows outside the matrix");
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t c = 0; c < weight->shape[1]; ++c)
+        out[r * out_stride + c] =
+            read_f32(*weight, (row + r) * weight->strides[0] + c * weight->strides[1]);
+  });
+}
+
+constexpr moert_quant_method_t kTable = {sizeof(moert_quant_method_t),
+                                         0,
+                                         &supports,
+                                         nullptr,
+                                         nullptr,
+                                         nullptr,
+                                         nullptr,
+                                         &check,
+                                         &decode,
+                                         nullptr,
+                                         nullptr};
+
+}  // namespace
+
+const moert_quant_method_t& plain_quant() { return kTable; }
+
+}  // namespace moert::conformance

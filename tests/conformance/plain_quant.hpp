@@ -1,0 +1,12 @@
+// The suite's own quant method for plain floats, so that layers are judged without another plugin.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <moert/abi/quant_method.h>
+
+namespace moert::conformance {
+
+// Reads f32, bf16 and f16 by the tensor's dtype; needs no object.
+const moert_quant_method_t& plain_quant();
+
+}  // namespace moert::conformance
