@@ -53,14 +53,15 @@ class SafetensorsEdit {
     return result;
   }
 
-  // Zeros, or f32 values.
+  // Zeros.
   void add(const std::string& name, std::vector<int64_t> shape, uint32_t dtype = MOERT_DTYPE_F32) {
     int64_t n = 1;
     for (const int64_t size : shape) n *= size;
     tensors.push_back(
         {name, dtype, std::move(shape), std::vector<std::byte>(dtype_bytes(dtype, n))});
   }
-  void add(const std::string& name, std::vector<int64_t> shape, const std::vector<float>& values) {
+  void add_f32(const std::string& name, std::vector<int64_t> shape,
+               const std::vector<float>& values) {
     add(name, std::move(shape));
     tensors.back().data.resize(values.size() * sizeof(float));
     std::memcpy(tensors.back().data.data(), values.data(), tensors.back().data.size());

@@ -69,7 +69,8 @@ ShardIndex read_index(const fs::path& folder) {
   ShardIndex index = parse_index(read_text_file(file, kMaxIndexBytes), file.string());
   const std::vector<std::string> more = strays(folder, index.files);
   if (!more.empty())
-    fail("'" + shown(more.front()) + "' is not listed in the index beside it", file.string(),
+    fail(std::string("'").append(shown(more.front())) + "' is not listed in the index beside it",
+         file.string(),
          more.front() == kSingle
              ? std::string("remove either model.safetensors or ") + kIndex + " and its shards"
              : "remove the file, or fetch the index that lists it");

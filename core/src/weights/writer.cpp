@@ -39,7 +39,7 @@ void append_entry(const TensorInfo& info, uint64_t offset, const std::filesystem
   *header += quoted(info.name, path) + ":{\"dtype\":\"" +
              std::string(dtype_info(info.dtype)->safetensors) + "\",\"shape\":[";
   for (size_t i = 0; i < info.shape.size(); ++i)
-    *header += (i != 0 ? "," : "") + std::to_string(info.shape[i]);
+    header->append(i != 0 ? "," : "").append(std::to_string(info.shape[i]));
   *header += "],\"data_offsets\":[" + std::to_string(offset) + "," +
              std::to_string(offset + info.bytes) + "]}";
 }
