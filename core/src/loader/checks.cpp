@@ -134,9 +134,11 @@ uint32_t available_isa() {
   return isa;
 }
 
-std::string unsafe_file(const fs::path& path) {
-  const std::string file = unsafe_entry(path, "file");
-  return file.empty() ? unsafe_entry(path.parent_path(), "folder") : file;
+std::string unsafe_file(const fs::path& path, const fs::path& found) {
+  std::string problem = unsafe_entry(path, "file");
+  if (problem.empty()) problem = unsafe_entry(path.parent_path(), "folder");
+  if (problem.empty()) problem = unsafe_entry(found.parent_path(), "folder");
+  return problem;
 }
 
 bool allowed(const std::vector<std::string>& list, const std::string& id, const std::string& name) {

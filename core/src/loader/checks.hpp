@@ -24,9 +24,9 @@ std::string incompatible_note(const Note& note, uint32_t isa);
 // MOERT_ISA_* bits that the processor has and the operating system keeps across context switches.
 uint32_t available_isa();
 
-// A file or folder that others may write, or that belongs to somebody other than root or this user.
-// `path` is canonical.
-std::string unsafe_file(const std::filesystem::path& path);
+// A file or folder that everybody may write, or that belongs to somebody other than root or this user.
+// `path` is canonical; `found` is the name it was found by, whose folder counts too: links lie there.
+std::string unsafe_file(const std::filesystem::path& path, const std::filesystem::path& found);
 
 // Is a plugin with this id, or this short name, allowed? An empty list allows all.
 bool allowed(const std::vector<std::string>& list, const std::string& id, const std::string& name);

@@ -164,7 +164,8 @@ class Search {
   Verdict judge_policy(const fs::path& path, const FileReport& report) const {
     if (!allowed(options_.allow, report.id, name_of_file(report.path)))
       return Refusal{Outcome::refused, "'" + report.id + "' is not in the list of allowed plugins"};
-    if (Verdict verdict = refuse_if(Outcome::refused, unsafe_file(path))) return verdict;
+    if (Verdict verdict = refuse_if(Outcome::refused, unsafe_file(path, report.path)))
+      return verdict;
     for (const Plugin& plugin : result_.plugins)
       if (report.id == plugin.descriptor.id)
         return Refusal{Outcome::shadowed,

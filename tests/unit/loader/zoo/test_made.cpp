@@ -124,33 +124,40 @@ INSTANTIATE_TEST_SUITE_P(
 
 void copy_good(const fs::path& file) { write(file, bytes_of(built("good_c"))); }
 
-INSTANTIATE_TEST_SUITE_P(Policy, Made,
-                         testing::Values(Case{"WritableFile",
-                                              [](const fs::path& file) {
-                                                copy_good(file);
-                                                fs::permissions(file, fs::perms::others_write,
-                                                                fs::perm_options::add);
-                                              },
-                                              Outcome::refused, "everybody may write the file"},
-                                         Case{"WritableFolder",
-                                              [](const fs::path& file) {
-                                                copy_good(file);
-                                                fs::permissions(file.parent_path(),
-                                                                fs::perms::others_write,
-                                                                fs::perm_options::add);
-                                              },
-                                              Outcome::refused, "everybody may write the folder"},
-                                         Case{"WritableTarget",
-                                              [](const fs::path& file) {
-                                                const fs::path open = file.parent_path() / "open";
-                                                fs::create_directory(open);
-                                                copy_good(open / "target.so");
-                                                fs::permissions(open, fs::perms::others_write,
-                                                                fs::perm_options::add);
-                                                fs::create_symlink(open / "target.so", file);
-                                              },
-                                              Outcome::refused, "everybody may write the folder"}),
-                         [](const auto& test_info) { return test_info.param.name; });
+INSTANTIATE_TEST_SUITE_P(
+    Policy, Made,
+    testing::Values(Case{"WritableFile",
+                         [](const fs::path& file) {
+                           copy_good(file);
+                           fs::permissions(file, fs::perms::others_write, fs::perm_options::add);
+                         },
+                         Outcome::refused, "everybody may write the file"},
+                    Case{"WritableFolder",
+                         [](const fs::path& file) {
+                           copy_good(file);
+                           fs::permissions(file.parent_path(), fs::perms::others_write,
+                                           fs::perm_options::add);
+                         },
+                         Outcome::refused, "everybody may write the folder"},
+                    Case{"LinkInWritableFolder",
+                         [](const fs::path& file) {
+                           fs::create_directory(file.parent_path() / "safe");
+                           copy_good(file.parent_path() / "safe/target.so");
+                           fs::permissions(file.parent_path(), fs::perms::others_write,
+                                           fs::perm_options::add);
+                           fs::create_symlink("safe/target.so", file);
+                         },
+                         Outcome::refused, "everybody may write the folder"},
+                    Case{"WritableTarget",
+                         [](const fs::path& file) {
+                           const fs::path open = file.parent_path() / "open";
+                           fs::create_directory(open);
+                           copy_good(open / "target.so");
+                           fs::permissions(open, fs::perms::others_write, fs::perm_options::add);
+                           fs::create_symlink(open / "target.so", file);
+                         },
+                         Outcome::refused, "everybody may write the folder"}),
+    [](const auto& test_info) { return test_info.param.name; });
 
 TEST(Policy, OwnersOtherThanRootAndSelf) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
