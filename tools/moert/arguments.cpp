@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "arguments.hpp"
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include <moert/abi/entry.h>
+#include <moert/error.hpp>
+
+#include "help.hpp"
+#include "util/nearest.hpp"
+
+namespace moert::tool {
+
+namespace {
+
+// A CLI::App and the help entries of its options.
+struct Node {
+  CLI::App* app = nullptr;
+  const CommandInfo* info = nullptr;
+  std::vector<OptionInfo> help;
+
+  void flag(const char* group, const char* names, bool& to, const char* text) {
+    app->add_flag(names, to);
+    note(group, names, "", text);
+  }
+  void text(const char* group, const char* names, const char* value, std::string& to,
+            const char* meaning) {
+    app->add_option(names, to)->take_last();
+    note(group, names, value, meaning);
+  }
+  // May be given several times, one value each.
+  void list(const char* group, const char* names, const char* value, std::vector<std::string>& to,
+            const char* meaning) {
+    app->add_option(names, to)->allow_extra_args(false);
+    note(group, names, value, meaning);
+  }
+  void note(const char* group, std::string names, const char* value, const char* meaning) {
+    const size_t comma = names.find(',');
+    if (comma != std::string::npos) names.insert(comma + 1, " ");
+    if (*value != '\0') names += std::string(" ") + value;
+    help.push_back({group, names, meaning});
+  }
+};
+
+// Talk: the same everywhere.
+void add_common(Node& node, Options& options) {
+  node.flag("Output", "--json", options.json, "results as JSON [off]");
+  node.flag("Output", "--no-color", options.no_color, "no colour on a terminal [off; NO_COLOR]");
+  node.flag("Common", "-q,--quiet", options.quiet, "only errors on stderr, no progress [off]");
+  node.app->add_flag("-v,--verbose", options.verbose);
+  node.note("Common", "-v,--verbose", "", "more on stderr; -vv and -vvv for still more [off]");
+  node.text("Common", "--log", "LEVEL|AREAS", options.log,
+            "error, warn, info, debug, trace, or areas to see in full: loader,dispatch,weights "
+            "[warn; MOERT_LOG]");
+  node.text("Common", "--log-file", "FILE", options.log_file,
+            "where the log goes [stderr; MOERT_LOG_FILE]");
+  node.app->set_help_flag("-h,--help");
+  node.note("Common", "-h,--help", "", "this text");
+}
+
+void add_plugin_options(Node& node, Options& options) {
+  node.list("Plugins", "--plugin-path", "DIR|FILE", options.plugin_path,
+            "look here first; may be repeated [none; MOERT_PLUGIN_PATH]");
+  node.text("Plugins", "--plugins", "NAMES", options.plugins,
+            "use only these, separated by commas [all; MOERT_PLUGINS]");
+  node.text("Plugins", "--threads", "N", options.threads,
+            "threads of the core's pool, 0 for one a processor [0; MOERT_NUM_THREADS]");
+}
+
+void add_families(Node& node, Options& options) {
+  node.list("Input", "--families", "DIR", options.families,
+            "more family files; may be repeated [those beside the program]");
+}
+
+void add_own_options(Node& node, Options& options) {
+  const std::string& name = node.info->name;
+  if (name == "run" || name == "explain") {
+    add_families(node, options);
+    node.list("Run", "--set", "KEY=VALUE", options.set,
+              "overrides a key of the YAML, such as layers.router=cpu.ref; may be repeated [none]");
+  }
+  if (name == "run" || name == "explain" || name == "bench load")
+    node.text("Run", "--device", "DEVICE", options.device,
+              "cpu, cuda:0, hip:0, auto [auto; MOERT_DEVICE]");
+  if (name.starts_with("model ") || name == "bench overhead" || name == "bench load")
+    add_families(node, options);
+  if (name == "plugins list")
+    node.flag("Output", "--all", options.all,
+              "every file that was looked at, and what became of it [off]");
+  if (name == "model describe")
+    node.text("Output", "-o,--output", "FILE", options.output, "write the YAML here [stdout]");
+  if (!name.starts_with("model") && name != "bench index" && node.info->run != nullptr)
+    add_plugin_options(node, options);
+}
+
+class CommandLine {
+ public:
+  explicit CommandLine(Options& options) : options_(options) {
+    for (const CommandInfo& info : commands()) add(info);
+  }
+
+  CLI::App& root() { return *root_; }
+  // The innermost command that was named.
+  const Node& reached() const {
+    const CLI::App* app = root_.get();
+    for (auto named = app->get_subcommands(); !named.empty(); named = app->get_subcommands())
+      app = named.front();
+    return nodes_.at(app);
+  }
+  // What may follow `node`: its flags, or its subcommands.
+  static std::vector<std::string> known_after(const Node& node, bool flags) {
+    std::vector<std::string> names;
+    if (flags)
+      for (const CLI::Option* option : node.app->get_options())
+        for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    else
+      for (const CLI::App* child : node.app->get_subcommands([](const CLI::App*) { return true; }))
+        names.push_back(child->get_name());
+    return names;
+  }
+
+ private:
+  void add(const CommandInfo& info) {
+    CLI::App* app = nullptr;
+    if (info.name.empty()) {
+      root_ = std::make_unique<CLI::App>("", "moert");
+      app = root_.get();
+    } else {
+      const size_t blank = info.name.rfind(' ');
+      CLI::App* parent = blank == std::string::npos
+                             ? root_.get()
+                             : root_->get_subcommand(info.name.substr(0, blank));
+      app = parent->add_subcommand(blank == std::string::npos ? info.name
+                                                              : info.name.substr(blank + 1));
+    }
+    Node& node = nodes_[app];
+    node.app = app;
+    node.info = &info;
+    if (info.run == nullptr) app->require_subcommand(1);
+    if (!info.target.empty())
+      app->add_option("target", options_.target)->required(info.target_required);
+    add_own_options(node, options_);
+    add_common(node, options_);
+    if (info.name.empty()) {
+      app->set_version_flag("--version", "moert " MOERT_VERSION " (ABI " +
+                                             std::to_string(MOERT_ABI_MAJOR) + "." +
+                                             std::to_string(MOERT_ABI_MINOR) + ")");
+      node.note("Common", "--version", "", "version of the program and of the plugin ABI");
+    }
+  }
+
+  Options& options_;
+  std::unique_ptr<CLI::App> root_;
+  std::map<const CLI::App*, Node> nodes_;
+};
+
+std::string full_name(const Node& node) {
+  return node.info->name.empty() ? "moert" : "moert " + node.info->name;
+}
+
+[[noreturn]] void fail_unknown(const Node& node, const std::string& word) {
+  const bool is_flag = word.size() > 1 && word.front() == '-';
+  const std::string name = word.substr(0, word.find('='));
+  const std::vector<std::string> known = CommandLine::known_after(node, is_flag);
+  const std::string help = "see `" + full_name(node) + " --help`";
+  if (is_flag)
+    throw Error(Fault::usage, "unknown flag '" + name + "'", full_name(node),
+                suggestion(name, known) + "; " + help);
+  if (!known.empty())
+    throw Error(Fault::usage, "unknown command '" + word + "'", full_name(node),
+                suggestion(word, known) + "; " + help);
+  throw Error(Fault::usage, "'" + word + "' is one argument too many", full_name(node), help);
+}
+
+[[noreturn]] void fail_parse(CommandLine& line, const CLI::ParseError& error) {
+  const Node& node = line.reached();
+  const std::vector<std::string> rest = line.root().remaining(true);
+  if (!rest.empty()) fail_unknown(node, rest.front());
+  const std::string help = "see `" + full_name(node) + " --help`";
+  if (node.info->run == nullptr)
+    throw Error(Fault::usage, "a command is missing", full_name(node),
+                "one of: " + joined(CommandLine::known_after(node, false)) + "; " + help);
+  if (node.info->target_required && node.app->get_option("target")->count() == 0)
+    throw Error(Fault::usage, "the argument " + node.info->target + " is missing", full_name(node),
+                "give " + node.info->target_text + ", as in: " + node.info->examples.front());
+  throw Error(Fault::usage, error.what(), full_name(node), help);
+}
+
+}  // namespace
+
+void parse_arguments(int argc, const char* const* argv, Arguments& arguments) {
+  // A mistake may hide --json from the parser; whoever asked for JSON gets the error as JSON.
+  for (int i = 1; i < argc; ++i) arguments.options.json |= std::string_view(argv[i]) == "--json";
+  CommandLine line(arguments.options);
+  arguments.options.command = "moert";
+  try {
+    line.root().parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const Node& node = line.reached();
+    arguments.text = help_text(*node.info, node.help);
+    return;
+  } catch (const CLI::CallForVersion& version) {
+    arguments.text = std::string(version.what()) + "\n";
+    return;
+  } catch (const CLI::ParseError& error) {
+    arguments.options.command = full_name(line.reached());
+    fail_parse(line, error);
+  }
+  const Node& node = line.reached();
+  arguments.options.command = full_name(node);
+  arguments.run = node.info->run;
+}
+
+}  // namespace moert::tool

@@ -1,0 +1,32 @@
+// `moert run`.
+// SPDX-License-Identifier: Apache-2.0
+#include <moert/error.hpp>
+
+#include "commands.hpp"
+#include "progress.hpp"
+#include "run_text.hpp"
+#include "runtime/run.hpp"
+#include "setup.hpp"
+
+namespace moert::tool {
+
+int cmd_run(const Options& options, Console& console) {
+  const LogSink log = make_log(options);
+  const spec::Run run = config::read_run(options.target, overrides(options));
+  const config::Families families = load_families(options);
+  runtime::Session session(session_options(options, log, run.threads));
+  require_named_plugins(session);
+  require_backend(session);
+  ProgressLine progress(options.quiet);
+  const runtime::RunReport report = runtime::run(
+      session, families, run,
+      [&](uint64_t done, uint64_t total, uint64_t bytes) { progress.update(done, total, bytes); });
+  progress.clear();
+  if (options.json)
+    print_json(console, report_json(report));
+  else
+    print_report(console, report);
+  return report.passed ? 0 : static_cast<int>(Fault::check);
+}
+
+}  // namespace moert::tool

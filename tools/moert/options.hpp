@@ -1,0 +1,29 @@
+// What was asked on the command line, whatever the subcommand. Plain data.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace moert::tool {
+
+// A text is empty, a list has no items, where a flag was not given.
+struct Options {
+  std::string command;  // "moert plugins list"
+  std::string target;   // the positional argument: RUN.yaml, DIR, NAME
+
+  // talk
+  bool json = false, no_color = false, quiet = false;
+  int verbose = 0;
+  std::string log, log_file;
+
+  // what a run is made of
+  std::vector<std::string> set, plugin_path, families;
+  std::string plugins, device, threads;
+
+  // of single commands
+  bool all = false;
+  std::string output;
+};
+
+}  // namespace moert::tool
