@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include <moert/abi/quant_method.h>
 #include <moert/sdk/plugin.hpp>
 
 namespace {
 
+using moert::expect_tensor;
 using moert::PluginError;
 using moert::Support;
-
-bool is_float(uint32_t dtype) {
-  return dtype == MOERT_DTYPE_F32 || dtype == MOERT_DTYPE_BF16 || dtype == MOERT_DTYPE_F16;
-}
 
 class AcmeExperts : public moert::RoutedExperts {
  public:
@@ -31,49 +29,47 @@ class AcmeExperts : public moert::RoutedExperts {
                          ", supported is silu without limit");
     if (std::string("none") != p.act_scheme)
       return Support::no(std::string("activations as ") + p.act_scheme + ", supported is none");
-    if (!is_float(p.activation_dtype) || !is_float(p.output_dtype))
-      return Support::no("rows of another type than f32, bf16 or f16");
+    for (const uint32_t dtype : {p.activation_dtype, p.output_dtype})
+      if (dtype != MOERT_DTYPE_F32 && dtype != MOERT_DTYPE_BF16 && dtype != MOERT_DTYPE_F16)
+        return Support::no("rows of another type than f32, bf16 or f16");
     return Support::yes(MOERT_SUPPORT_DETERMINISTIC);
   }
 
   // Reserves the memory for all weights; the problem's texts and pointers end with this call.
   AcmeExperts(const moert::Host& host, const moert_moe_problem_t& p, const moert::Options& options)
       : host_(host),
-        experts_(p.num_local_experts),
-        hidden_(p.hidden_size),
-        inner_(p.intermediate_size),
-        top_k_(p.top_k),
-        activation_dtype_(p.activation_dtype),
-        output_dtype_(p.output_dtype),
-        loaded_(host.alloc<bool>(count(experts_ * 3), "acme.experts: list of pieces")),
+        problem_(p),
+        loaded_(count(experts_ * 3)),
         weights_(host.alloc<float>(count(experts_ * 3 * part_size()), "acme.experts: weights")) {
     options.allow({});
-    std::fill_n(loaded_.get(), experts_ * 3, false);
   }
 
   // One projection of one expert, in the checkpoint's format: its quant method decodes it to f32.
   void load(const moert_piece_t& piece) override {
-    if (piece.flags != 0 || piece.role != MOERT_ROLE_WEIGHT || piece.part > MOERT_PART_DOWN ||
-        piece.expert < 0 || piece.expert >= experts_)
+    moert::must_understand(piece.flags, 0, "moert_piece");
+    if (piece.role != MOERT_ROLE_WEIGHT || piece.part > MOERT_PART_DOWN || piece.expert < 0 ||
+        piece.expert >= experts_)
       throw PluginError(MOERT_INVALID_ARGUMENT, "a piece that this layer does not have");
-    bool& loaded = loaded_[piece.expert * 3 + piece.part];
-    if (loaded) throw PluginError(MOERT_ALREADY_EXISTS, "a piece that was loaded before");
+    const uint64_t index = count(piece.expert * 3) + piece.part;
+    if (loaded_[index]) throw PluginError(MOERT_ALREADY_EXISTS, "a piece that was loaded before");
     const bool down = piece.part == MOERT_PART_DOWN;  // [H, I]; gate and up are [I, H]
     const int64_t rows = down ? hidden_ : inner_, cols = down ? inner_ : hidden_;
-    moert::expect_tensor(piece.tensor, "weight", piece.tensor->dtype, {rows, cols});
+    expect_tensor(piece.tensor, "weight", piece.tensor->dtype, {rows, cols});
     moert_error_t error{};
     error.struct_size = sizeof error;
     const moert_code_t code = piece.quant->decode(piece.quant_self, piece.tensor, 0, rows,
                                                   part(piece.expert, piece.part), cols, &error);
     if (code != MOERT_OK) throw PluginError(code, error.message);
-    loaded = true;
+    loaded_[index] = true;
   }
 
   void finish() override {
-    for (int64_t i = 0; i < experts_ * 3; ++i)
+    if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "finish was called before");
+    for (uint64_t i = 0; i < loaded_.size(); ++i)
       if (!loaded_[i])
         throw PluginError(MOERT_FAILED_PRECONDITION, "expert " + std::to_string(i / 3) +
                                                          " has no part " + std::to_string(i % 3));
+    finished_ = true;
   }
 
   // Per thread: the row, its sum, and what stands between the projections.
@@ -82,15 +78,18 @@ class AcmeExperts : public moert::RoutedExperts {
   }
 
   void forward(const moert_experts_args_t& args) override {
+    if (!finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "forward before finish");
     moert::must_understand(args.flags, 0, "moert_experts_args");
     if (args.lora != nullptr) throw PluginError(MOERT_UNIMPLEMENTED, "no adapters");
-    const auto& x = moert::expect_tensor(args.hidden, "hidden", activation_dtype_, {-1, hidden_});
+    const auto& x = expect_tensor(args.hidden, "hidden", problem_.activation_dtype, {-1, hidden_});
     const int64_t tokens = x.shape[0];
-    const auto& out = moert::expect_tensor(args.out, "out", output_dtype_, {tokens, hidden_});
-    const auto& ids = moert::expect_tensor(args.ids, "ids", MOERT_DTYPE_I32, {tokens, top_k_});
-    const auto& w =
-        moert::expect_tensor(args.weights, "weights", MOERT_DTYPE_F32, {tokens, top_k_});
-    for (const auto* t : {&x, &out, &ids, &w}) moert::expect_contiguous_rows(*t, "a tensor");
+    const auto& out = expect_tensor(args.out, "out", problem_.output_dtype, {tokens, hidden_});
+    const auto& ids = expect_tensor(args.ids, "ids", MOERT_DTYPE_I32, {tokens, top_k_});
+    const auto& w = expect_tensor(args.weights, "weights", MOERT_DTYPE_F32, {tokens, top_k_});
+    for (const auto* t : {&x, &out, &ids, &w}) {
+      moert::must_understand(t->flags & 0xffff0000u, 0, "a tensor");
+      moert::expect_contiguous_rows(*t, "a tensor");
+    }
     if (args.workspace_bytes < workspace(tokens))
       throw PluginError(MOERT_INVALID_ARGUMENT, "the workspace is too small");
     for (int64_t t = 0; t < tokens; ++t)  // before anything is written
@@ -126,20 +125,21 @@ class AcmeExperts : public moert::RoutedExperts {
   // sum += weight * down(silu(gate(x)) * up(x)); expert -1 is a slot without an expert.
   void add_expert(int64_t expert, float weight, const float* x, float* inner, float* sum) {
     if (expert < 0) return;
-    const float* gate = part(expert, MOERT_PART_GATE);
-    const float* up = part(expert, MOERT_PART_UP);
-    const float* down = part(expert, MOERT_PART_DOWN);
+    const float *gate = part(expert, MOERT_PART_GATE), *up = part(expert, MOERT_PART_UP);
     for (int64_t i = 0; i < inner_; ++i) {
       const float g = dot(gate + i * hidden_, x, hidden_);
       inner[i] = g / (1.0f + std::exp(-g)) * dot(up + i * hidden_, x, hidden_);
     }
+    const float* down = part(expert, MOERT_PART_DOWN);
     for (int64_t h = 0; h < hidden_; ++h) sum[h] += weight * dot(down + h * inner_, inner, inner_);
   }
 
   moert::Host host_;
-  int64_t experts_, hidden_, inner_, top_k_;
-  uint32_t activation_dtype_, output_dtype_;
-  moert::Host::Array<bool> loaded_;
+  moert_moe_problem_t problem_;  // numbers only: what its pointers led to has ended
+  int64_t experts_ = problem_.num_local_experts, top_k_ = problem_.top_k;
+  int64_t hidden_ = problem_.hidden_size, inner_ = problem_.intermediate_size;
+  bool finished_ = false;
+  std::vector<bool> loaded_;
   moert::Host::Array<float> weights_;  // [expert, part, rows, cols]
 };
 

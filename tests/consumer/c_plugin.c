@@ -11,7 +11,7 @@
 typedef struct plain_router {
   const moert_host_t* host;
   int64_t hidden, experts, top_k;
-  uint32_t renormalize;
+  uint32_t renormalize, finished;
   double eps, scale;
   float* gate; /* [experts, hidden]; NULL until it is loaded */
 } plain_router_t;
@@ -25,19 +25,45 @@ static moert_code_t fail(moert_error_t* error, moert_code_t code, const char* me
   return code;
 }
 
+/* A record that may be of another revision: what it lacks reads as zero. 0: there is none. */
+static int take(void* to, size_t size, const void* from) {
+  uint32_t given = 0;
+  memset(to, 0, size);
+  if (from != NULL) memcpy(&given, from, sizeof given);
+  if (given != 0) memcpy(to, from, given < size ? given : size);
+  return given != 0;
+}
+
+/* A matrix of that type and size with contiguous rows; rows -1 is any number. */
+static moert_code_t expect(const moert_tensor_t* t, uint32_t dtype, int64_t rows, int64_t cols,
+                           const char* otherwise, moert_error_t* error) {
+  if (t != NULL && (t->flags & 0xffff0000u) != 0)
+    return fail(error, MOERT_UNIMPLEMENTED, "a tensor flag is not understood");
+  if (t == NULL || t->dtype != dtype || t->rank != 2 || (rows != -1 && t->shape[0] != rows) ||
+      t->shape[1] != cols || (cols > 1 && t->strides[1] != 1))
+    return fail(error, MOERT_INVALID_ARGUMENT, otherwise);
+  return MOERT_OK;
+}
+
+static const char* refusal(const moert_routing_t* r) {
+  if (strcmp(r->method, "topk") != 0) return "method, supported is topk";
+  if (strcmp(r->scoring, "softmax") != 0) return "scoring, supported is softmax";
+  if ((r->flags & ~(uint32_t)MOERT_ROUTING_RENORMALIZE) != 0) return "flags of the rule";
+  if (r->top_k < 1 || r->top_k > r->num_experts) return "top k outside of 1 to the experts";
+  if (r->n_params != 0) return "parameters of the method, supported are none";
+  if (r->device.kind != MOERT_DEVICE_CPU) return "device, supported is cpu";
+  if (r->activation_dtype != MOERT_DTYPE_F32) return "type of rows, supported is f32";
+  return NULL;
+}
+
 static moert_code_t supports(const moert_host_t* host, const moert_routing_t* routing,
                              moert_support_t* out, moert_error_t* error) {
-  const char* reason = NULL;
+  moert_routing_t rule;
+  const char* reason;
   (void)host;
-  if (routing->struct_size < sizeof *routing || out->struct_size < sizeof *out)
-    return fail(error, MOERT_INVALID_ARGUMENT, "a record of another revision");
-  if (strcmp(routing->method, "topk") != 0) reason = "method, supported is topk";
-  if (strcmp(routing->scoring, "softmax") != 0) reason = "scoring, supported is softmax";
-  if ((routing->flags & ~(uint32_t)MOERT_ROUTING_RENORMALIZE) != 0) reason = "flags of the rule";
-  if (routing->top_k < 1 || routing->top_k > routing->num_experts) reason = "top k";
-  if (routing->n_params != 0) reason = "parameters of the method, supported are none";
-  if (routing->device.kind != MOERT_DEVICE_CPU) reason = "device, supported is cpu";
-  if (routing->activation_dtype != MOERT_DTYPE_F32) reason = "type of rows, supported is f32";
+  if (!take(&rule, sizeof rule, routing) || out == NULL || out->struct_size < sizeof *out)
+    return fail(error, MOERT_INVALID_ARGUMENT, "a record is missing or too short");
+  reason = refusal(&rule);
   out->verdict = reason == NULL;
   out->flags = MOERT_SUPPORT_DETERMINISTIC;
   if (reason != NULL) snprintf(out->reason, sizeof out->reason, "%s", reason);
@@ -47,20 +73,21 @@ static moert_code_t supports(const moert_host_t* host, const moert_routing_t* ro
 static moert_code_t create(const moert_host_t* host, const moert_routing_t* routing,
                            const moert_kv_t* options, uint32_t n_options, void** self,
                            moert_error_t* error) {
-  plain_router_t* it = calloc(1, sizeof *it);
+  moert_routing_t rule;
+  plain_router_t* it;
   (void)options;
-  if (n_options != 0) {
-    free(it);
-    return fail(error, MOERT_INVALID_ARGUMENT, "plain.router has no options");
-  }
+  if (!take(&rule, sizeof rule, routing) || n_options != 0)
+    return fail(error, MOERT_INVALID_ARGUMENT, "no rule, or options, of which there are none");
+  if (refusal(&rule) != NULL) return fail(error, MOERT_UNIMPLEMENTED, refusal(&rule));
+  it = calloc(1, sizeof *it);
   if (it == NULL) return fail(error, MOERT_RESOURCE_EXHAUSTED, "no memory for a router");
   it->host = host;
-  it->hidden = routing->hidden_size;
-  it->experts = routing->num_experts;
-  it->top_k = routing->top_k;
-  it->renormalize = routing->flags & MOERT_ROUTING_RENORMALIZE;
-  it->eps = routing->renormalize_eps;
-  it->scale = routing->routed_scale;
+  it->hidden = rule.hidden_size;
+  it->experts = rule.num_experts;
+  it->top_k = rule.top_k;
+  it->renormalize = rule.flags & MOERT_ROUTING_RENORMALIZE;
+  it->eps = rule.renormalize_eps;
+  it->scale = rule.routed_scale;
   *self = it;
   return MOERT_OK;
 }
@@ -77,7 +104,7 @@ static moert_code_t load(void* self, uint32_t which, const moert_tensor_t* t,
   if (which != MOERT_ROUTER_GATE_WEIGHT)
     return fail(error, MOERT_INVALID_ARGUMENT, "no such tensor");
   if (it->gate != NULL) return fail(error, MOERT_ALREADY_EXISTS, "the gate was loaded before");
-  if (t->dtype != MOERT_DTYPE_F32 || t->rank != 2 || t->shape[0] != it->experts ||
+  if (t == NULL || t->dtype != MOERT_DTYPE_F32 || t->rank != 2 || t->shape[0] != it->experts ||
       t->shape[1] != it->hidden)
     return fail(error, MOERT_INVALID_ARGUMENT, "the gate is not f32 [experts, hidden]");
   it->gate = it->host->alloc(it->host->ctx,
@@ -90,9 +117,12 @@ static moert_code_t load(void* self, uint32_t which, const moert_tensor_t* t,
 }
 
 static moert_code_t finish(void* self, moert_error_t* error) {
-  const plain_router_t* it = self;
-  return it->gate != NULL ? MOERT_OK
-                          : fail(error, MOERT_FAILED_PRECONDITION, "the gate was not loaded");
+  plain_router_t* it = self;
+  if (it->gate == NULL || it->finished)
+    return fail(error, MOERT_FAILED_PRECONDITION,
+                "the gate was not loaded, or finish called twice");
+  it->finished = 1;
+  return MOERT_OK;
 }
 
 static moert_code_t workspace(void* self, int64_t tokens, uint64_t* bytes, moert_error_t* error) {
@@ -101,17 +131,29 @@ static moert_code_t workspace(void* self, int64_t tokens, uint64_t* bytes, moert
   return MOERT_OK;
 }
 
-static moert_code_t logits(void* self, const moert_router_args_t* args, moert_error_t* error) {
-  const plain_router_t* it = self;
-  const moert_tensor_t *x = args->hidden, *out = args->logits;
+/* What logits and route have in common. */
+static moert_code_t begin(const plain_router_t* it, const moert_router_args_t* from,
+                          moert_router_args_t* args, moert_error_t* error) {
+  if (!it->finished) return fail(error, MOERT_FAILED_PRECONDITION, "a call before finish");
+  if (!take(args, sizeof *args, from)) return fail(error, MOERT_INVALID_ARGUMENT, "no arguments");
   if (args->flags != 0) return fail(error, MOERT_UNIMPLEMENTED, "flags of moert_router_args");
-  for (int64_t t = 0; t < x->shape[0]; ++t) {
-    const float* row = (const float*)x->data + t * x->strides[0];
+  return expect(args->logits, MOERT_DTYPE_F32, -1, it->experts, "logits", error);
+}
+
+static moert_code_t logits(void* self, const moert_router_args_t* given, moert_error_t* error) {
+  const plain_router_t* it = self;
+  moert_router_args_t args;
+  moert_code_t code = begin(it, given, &args, error);
+  if (code == MOERT_OK)
+    code = expect(args.hidden, MOERT_DTYPE_F32, args.logits->shape[0], it->hidden, "hidden", error);
+  if (code != MOERT_OK) return code;
+  for (int64_t t = 0; t < args.logits->shape[0]; ++t) {
+    const float* row = (const float*)args.hidden->data + t * args.hidden->strides[0];
     for (int64_t e = 0; e < it->experts; ++e) {
       double sum = 0;
       for (int64_t h = 0; h < it->hidden; ++h)
         sum += (double)row[h] * (double)it->gate[e * it->hidden + h];
-      ((float*)out->data)[t * out->strides[0] + e] = (float)sum;
+      ((float*)args.logits->data)[t * args.logits->strides[0] + e] = (float)sum;
     }
   }
   return MOERT_OK;
@@ -156,24 +198,48 @@ static float weigh(const plain_router_t* it, const float* row, const int32_t* id
   return (float)((share(row[ids[it->top_k - 1]], largest) - share(row[next], largest)) / all);
 }
 
-static moert_code_t route(void* self, const moert_router_args_t* args, moert_error_t* error) {
+/* Rows of -1 route as usual; the ids of other rows must be distinct experts. */
+static moert_code_t check_forced(const plain_router_t* it, const moert_tensor_t* forced,
+                                 moert_error_t* error) {
+  for (int64_t t = 0; forced != NULL && t < forced->shape[0]; ++t) {
+    const int32_t* row = (const int32_t*)forced->data + t * forced->strides[0];
+    for (int64_t j = 0; j < it->top_k; ++j) {
+      int bad = row[j] < -1 || row[j] >= it->experts || (row[j] < 0) != (row[0] < 0);
+      for (int64_t i = 0; i < j; ++i) bad |= row[j] >= 0 && row[i] == row[j];
+      if (bad) return fail(error, MOERT_INVALID_ARGUMENT, "forced ids are no distinct experts");
+    }
+  }
+  return MOERT_OK;
+}
+
+static moert_code_t check_route(const plain_router_t* it, const moert_router_args_t* args,
+                                moert_error_t* error) {
+  const int64_t n = args->logits->shape[0], k = it->top_k;
+  moert_code_t code = expect(args->ids, MOERT_DTYPE_I32, n, k, "ids", error);
+  if (code == MOERT_OK) code = expect(args->weights, MOERT_DTYPE_F32, n, k, "weights", error);
+  if (code == MOERT_OK && args->forced_ids != NULL)
+    code = expect(args->forced_ids, MOERT_DTYPE_I32, n, k, "forced ids", error);
+  return code == MOERT_OK ? check_forced(it, args->forced_ids, error) : code;
+}
+
+static moert_code_t route(void* self, const moert_router_args_t* given, moert_error_t* error) {
   const plain_router_t* it = self;
-  const moert_tensor_t *in = args->logits, *forced = args->forced_ids;
-  if (args->flags != 0) return fail(error, MOERT_UNIMPLEMENTED, "flags of moert_router_args");
-  for (int64_t t = 0; t < in->shape[0]; ++t) {
-    const float* row = (const float*)in->data + t * in->strides[0];
-    int32_t* ids = (int32_t*)args->ids->data + t * args->ids->strides[0];
+  moert_router_args_t args;
+  moert_code_t code = begin(it, given, &args, error);
+  if (code == MOERT_OK) code = check_route(it, &args, error);
+  if (code != MOERT_OK) return code;
+  for (int64_t t = 0; t < args.logits->shape[0]; ++t) {
+    const float* row = (const float*)args.logits->data + t * args.logits->strides[0];
+    int32_t* ids = (int32_t*)args.ids->data + t * args.ids->strides[0];
+    float* weights = (float*)args.weights->data + t * args.weights->strides[0];
+    const moert_tensor_t* forced = args.forced_ids;
     const int32_t* replay =
-        forced != NULL ? (const int32_t*)forced->data + t * forced->strides[0] : NULL;
-    for (int64_t j = 0; replay != NULL && j < it->top_k; ++j)
-      if (replay[j] >= it->experts || (replay[j] < 0) != (replay[0] < 0))
-        return fail(error, MOERT_INVALID_ARGUMENT, "a replayed id is out of range");
+        forced == NULL ? NULL : (const int32_t*)forced->data + t * forced->strides[0];
+    float margin;
     for (int64_t j = 0; j < it->top_k; ++j)
       ids[j] = replay != NULL && replay[0] >= 0 ? replay[j] : (int32_t)best_but(it, row, ids, j);
-    const float margin =
-        weigh(it, row, ids, (float*)args->weights->data + t * args->weights->strides[0]);
-    if (args->margins != NULL)
-      ((float*)args->margins->data)[t * args->margins->strides[0]] = margin;
+    margin = weigh(it, row, ids, weights);
+    if (args.margins != NULL) ((float*)args.margins->data)[t * args.margins->strides[0]] = margin;
   }
   return MOERT_OK;
 }

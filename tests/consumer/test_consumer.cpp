@@ -174,6 +174,16 @@ TEST_F(Consumer, CPluginNeedsNoCpp) {
   EXPECT_EQ(needed.out.find("libmoert"), needed.out.find("libmoert_plain")) << needed.out;
 }
 
+// The suite that every plugin of the project is judged by.
+TEST_F(Consumer, BothPassConformance) {
+  for (const fs::path& library :
+       {page_plugin() / "libmoert_acme.so", c_plugin() / "libmoert_plain.so"}) {
+    const Done done = run(Installed::root, "'" CONSUMER_CONFORMANCE "' --gtest_brief=1 --plugin '" +
+                                               library.string() + "' 2>&1");
+    EXPECT_EQ(done.code, 0) << done.out;
+  }
+}
+
 // What the installed program makes of the two.
 class ConsumerProgram : public Consumer {
  protected:
