@@ -108,8 +108,8 @@ const CompiledRule* Accounting::usual_rule(uint32_t layer_index, Target target, 
 }
 
 void Accounting::finish() {
-  std::stable_sort(found_.begin(), found_.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(found_.begin(), found_.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   for (const Finding::Kind kind : {Finding::misshapen, Finding::unexpected})
     for (auto& [i, finding] : found_)
       if (finding.kind == kind) plan_.findings.push_back(std::move(finding));

@@ -188,8 +188,9 @@ void Accounting::choose_layouts() {
 
 void Accounting::assign() {
   // In the order of the rules, so that of two names for one part the family's first one is taken.
-  std::stable_sort(hits_.begin(), hits_.end(),
-                   [](const Hit& a, const Hit& b) { return a.rule < b.rule; });
+  std::sort(hits_.begin(), hits_.end(), [](const Hit& a, const Hit& b) {
+    return a.rule != b.rule ? a.rule < b.rule : a.tensor < b.tensor;
+  });
   const auto is_foreign = [this](const Hit& hit) {
     const int layout = rules_.at(hit.rule).layout;
     return layout >= 0 && layout != layouts_[hit.layer];
