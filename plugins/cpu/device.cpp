@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -15,6 +16,7 @@ namespace moert::cpu {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr uint64_t kAlwaysAsked = uint64_t{1} << 28;  // below, /proc is not read
 constexpr char kWhere[] = "cpu.device";
 using Clock = std::chrono::steady_clock;
 
@@ -118,8 +120,11 @@ moert_code_t CpuDevice::allocate(int32_t ordinal, uint64_t bytes, void** out,
     if (out == nullptr) throw PluginError(MOERT_INVALID_ARGUMENT, "nowhere to put the pointer");
     *out = nullptr;
     if (bytes == 0) return;
+    // More than the machine has is refused here: the system would promise it and fail at first use.
+    const bool too_much = bytes > kAlwaysAsked && bytes > proc_memory("MemTotal");
     void* p = nullptr;
-    if (const int code = posix_memalign(&p, kAlignment, bytes); code != 0)
+    const int code = too_much ? ENOMEM : posix_memalign(&p, kAlignment, bytes);
+    if (code != 0)
       throw PluginError(MOERT_RESOURCE_EXHAUSTED,
                         "no memory: " + std::to_string(bytes) + " bytes asked for, " +
                             std::to_string(proc_memory("MemAvailable")) + " available",

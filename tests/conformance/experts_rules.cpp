@@ -96,6 +96,7 @@ void longer_arguments(const Feature& feature) {
   must("forward with a longer record",
        [&](auto* e) { return rig.table().forward(rig.self(), &grown.record, e); });
   expect_experts(kCase, experts, batch, args.out.read());
+  args.out.buffer().expect_guards("out");
 }
 
 void workspace_grows(const Feature& feature) {
