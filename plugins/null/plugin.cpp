@@ -8,8 +8,7 @@ namespace {
 constexpr uint32_t kFlags = MOERT_FEATURE_PIN_ONLY;
 constexpr moert_kv_t kCaps[] = {{"device", "cpu"}};
 
-// A "no" names the value that is in the way: people read it in `moert explain`. Bits that are not
-// known must be refused, not ignored.
+// A "no" names what is in the way, for `moert explain`. Unknown bits are refused, never ignored.
 Support accept(moert_device_id_t device, uint32_t flags, uint32_t known) {
   if (device.kind != MOERT_DEVICE_CPU) return Support::no("device is not the cpu");
   if ((flags & ~known) != 0)

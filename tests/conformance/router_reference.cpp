@@ -29,8 +29,10 @@ std::vector<double> scores(const RouterCase& c, const float* logits) {
 std::vector<int32_t> ranked(const std::vector<double>& values) {
   std::vector<int32_t> order(values.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-    return values[static_cast<size_t>(a)] > values[static_cast<size_t>(b)];
+  std::sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+    const double left = values[static_cast<size_t>(a)];
+    const double right = values[static_cast<size_t>(b)];
+    return left != right ? left > right : a < b;
   });
   return order;
 }
