@@ -82,7 +82,7 @@ Model Runtime::load(const std::string& path, const ModelOptions& options) {
   settings.choice = {options.prefer, options.layers, options.fallback_next};
   settings.max_tokens = options.max_tokens;
   settings.dtype = dtype_of(options);
-  spec::Tensors rules = impl_->families.tensors(spec.family);
+  spec::Tensors rules = impl_->families.tensors(spec);
   auto model =
       std::make_unique<Model::Impl>(impl_->session, std::move(spec), std::move(rules), settings);
   model->model.load();

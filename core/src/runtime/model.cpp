@@ -113,7 +113,8 @@ void Model::load_source(const Runner& runner, const weights::Source& source,
                                          "canonical",       nullptr, nullptr,
                                          nullptr,           nullptr, nullptr};
   view.set_quant(&quant_view);
-  if (source.role == MOERT_ROLE_WEIGHT)
+  const bool is_matrix = source.role == MOERT_ROLE_WEIGHT && source.part != MOERT_PART_SIGMOID_GATE;
+  if (is_matrix)
     call.check(quant->check(quant.self(), view, call.out()), quant.name(), "check", place);
   const moert_piece_t piece = {sizeof piece, 0, source.expert, source.part,
                                source.role,  0, view.get(),    quant.table(),

@@ -257,7 +257,7 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
     throw Error(Fault::usage, "the model has no MoE layers", spec.checkpoint.string(),
                 "give a Mixture-of-Experts checkpoint; see `moert model inspect`");
   const Inputs inputs(run, spec);
-  spec::Tensors rules = families.tensors(spec.family);
+  spec::Tensors rules = families.tensors(spec);
   Model model(session, std::move(spec), std::move(rules),
               settings_of(run, inputs.max_tokens, inputs.dtype));
   report.device = model.device().text();
