@@ -1,0 +1,149 @@
+// The embedding API: load, run, replay, padding, statistics, errors.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include <moert/moert.hpp>
+
+namespace {
+
+using namespace moert;
+
+ModelOptions f32_rows(int64_t max_tokens = 16) {
+  ModelOptions options;
+  options.max_tokens = max_tokens;
+  options.dtype = "f32";
+  return options;
+}
+
+std::vector<float> rows(int64_t tokens, int64_t width) {
+  std::vector<float> values(static_cast<size_t>(tokens * width));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>((i * 37) % 11) / 5.0f - 1;
+  return values;
+}
+
+class Embed : public testing::Test {
+ protected:
+  Runtime runtime_;
+  const std::string data_ = MOERT_DATA;
+};
+
+TEST_F(Embed, LayersSayWhatServesThem) {
+  const Model model = runtime_.load(data_ + "/deepseek-v3-f32", f32_rows());
+  ASSERT_EQ(model.layers().size(), 2u);
+  const LayerInfo& layer = model.layers().front();
+  EXPECT_EQ(layer.layer_id, 1) << "layer 0 is dense";
+  EXPECT_EQ(layer.num_experts, 16);
+  EXPECT_EQ(layer.top_k, 4);
+  EXPECT_EQ(layer.scheme, "f32");
+  EXPECT_EQ(layer.candidates.at("routed_experts"), "cpu.ref");
+  EXPECT_EQ(layer.candidates.at("shared_experts"), "cpu.ref");
+  EXPECT_NE(model.explain().find("layers 1-2"), std::string::npos) << model.explain();
+}
+
+TEST_F(Embed, ReplayOfItsOwnRoutesGivesTheSameBits) {
+  for (const char* name : {"/olmoe-f32", "/deepseek-v3-f32", "/mixtral-bf16"}) {
+    Model model = runtime_.load(data_ + name, f32_rows());
+    const LayerInfo& layer = model.layers().back();
+    const std::vector<float> hidden = rows(7, layer.hidden_size);
+    std::vector<float> out(hidden.size()), again(hidden.size());
+    RoutingResult routing, replayed;
+    model.forward(layer.layer_id, hidden.data(), 7, out.data(), &routing);
+    ASSERT_EQ(routing.ids.size(), static_cast<size_t>(7 * layer.top_k));
+    for (const float margin : routing.margins) EXPECT_GE(margin, 0);
+    ForwardOptions forced;
+    forced.forced_ids = routing.ids.data();
+    model.forward(layer.layer_id, hidden.data(), 7, again.data(), &replayed, forced);
+    EXPECT_EQ(out, again) << name;
+    EXPECT_EQ(routing.ids, replayed.ids);
+    EXPECT_EQ(routing.weights, replayed.weights);
+  }
+}
+
+TEST_F(Embed, ForcedIdsThatMakeNoSenseAreRefused) {
+  Model model = runtime_.load(data_ + "/olmoe-f32", f32_rows());
+  const LayerInfo& layer = model.layers().front();
+  const std::vector<float> hidden = rows(1, layer.hidden_size);
+  std::vector<float> out(hidden.size());
+  const std::vector<std::vector<int32_t>> bad = {{0, 0, 1}, {0, 1, 8}, {-1, 0, 1}};
+  for (const std::vector<int32_t>& ids : bad) {
+    ForwardOptions forced;
+    forced.forced_ids = ids.data();
+    EXPECT_THROW(model.forward(layer.layer_id, hidden.data(), 1, out.data(), nullptr, forced),
+                 Error);
+  }
+}
+
+TEST_F(Embed, PaddedRowsAreZeroAndNotCounted) {
+  Model model = runtime_.load(data_ + "/deepseek-v3-f32", f32_rows());
+  const LayerInfo& layer = model.layers().front();
+  const std::vector<float> hidden = rows(3, layer.hidden_size);
+  std::vector<float> out(hidden.size());
+  const uint8_t valid[] = {1, 0, 1};
+  ForwardOptions options;
+  options.valid = valid;
+  RoutingResult routing;
+  model.forward(layer.layer_id, hidden.data(), 3, out.data(), &routing, options);
+  const auto width = static_cast<size_t>(layer.hidden_size), k = static_cast<size_t>(layer.top_k);
+  for (size_t h = width; h < 2 * width; ++h) EXPECT_EQ(out[h], 0);
+  for (size_t j = k; j < 2 * k; ++j) EXPECT_EQ(routing.ids[j], -1);
+  const std::vector<int64_t> counts = model.load_statistics(layer.layer_id, true);
+  EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), int64_t{0}), 2 * layer.top_k);
+  const std::vector<int64_t> reset = model.load_statistics(layer.layer_id);
+  EXPECT_EQ(std::accumulate(reset.begin(), reset.end(), int64_t{0}), 0);
+}
+
+TEST_F(Embed, NoTokensIsFineAndTooManyAreAnError) {
+  Model model = runtime_.load(data_ + "/mixtral-f32", f32_rows(4));
+  const LayerInfo& layer = model.layers().front();
+  RoutingResult routing;
+  model.forward(layer.layer_id, nullptr, 0, nullptr, &routing);
+  EXPECT_EQ(routing.tokens, 0);
+  const std::vector<float> hidden = rows(5, layer.hidden_size);
+  std::vector<float> out(hidden.size());
+  try {
+    model.forward(layer.layer_id, hidden.data(), 5, out.data());
+    FAIL() << "five tokens in a context of four";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage);
+    EXPECT_NE(std::string(error.what()).find("5 tokens"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW(model.forward(99, hidden.data(), 1, out.data()), Error);
+}
+
+struct BadLoad {
+  const char* name;
+  const char* path;
+  ModelOptions options;
+  Fault fault;
+};
+
+TEST_F(Embed, ErrorsAreMoertErrorsWithTheirFault) {
+  ModelOptions pinned = f32_rows(), device = f32_rows(), dtype = f32_rows();
+  pinned.layers["routed_experts"] = "acme.experts";
+  device.device = "cuda:0";
+  dtype.dtype = "f31";
+  const std::vector<BadLoad> cases = {{"missing path", "/no-such-model", f32_rows(), Fault::usage},
+                                      {"unknown pin", "/olmoe-f32", pinned, Fault::refused},
+                                      {"absent device", "/olmoe-f32", device, Fault::device},
+                                      {"unknown dtype", "/olmoe-f32", dtype, Fault::usage}};
+  for (const BadLoad& c : cases) {
+    try {
+      runtime_.load(data_ + c.path, c.options);
+      ADD_FAILURE() << c.name << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.fault(), c.fault) << c.name << "\n" << error.what();
+    }
+  }
+}
+
+TEST_F(Embed, TwoRuntimesInOneProcess) {
+  Runtime other;
+  const Model one = runtime_.load(data_ + "/olmoe-f32", f32_rows());
+  const Model two = other.load(data_ + "/olmoe-f32", f32_rows());
+  EXPECT_EQ(one.layers().size(), two.layers().size());
+}
+
+}  // namespace
