@@ -80,7 +80,7 @@ void add_families(Node& node, Options& options) {
 }
 
 void add_own_options(Node& node, Options& options) {
-  const std::string& name = node.info->name;
+  const std::string_view name = node.info->name;
   if (name == "run" || name == "explain") {
     add_families(node, options);
     node.list("Run", "--set", "KEY=VALUE", options.set,
@@ -127,19 +127,18 @@ class CommandLine {
   }
 
  private:
-  void add(const CommandInfo& info) {
-    CLI::App* app = nullptr;
-    if (info.name.empty()) {
+  CLI::App* make_app(const std::string& name) {
+    if (name.empty()) {
       root_ = std::make_unique<CLI::App>("", "moert");
-      app = root_.get();
-    } else {
-      const size_t blank = info.name.rfind(' ');
-      CLI::App* parent = blank == std::string::npos
-                             ? root_.get()
-                             : root_->get_subcommand(info.name.substr(0, blank));
-      app = parent->add_subcommand(blank == std::string::npos ? info.name
-                                                              : info.name.substr(blank + 1));
+      return root_.get();
     }
+    const size_t blank = name.rfind(' ');
+    if (blank == std::string::npos) return root_->add_subcommand(name);
+    return root_->get_subcommand(name.substr(0, blank))->add_subcommand(name.substr(blank + 1));
+  }
+
+  void add(const CommandInfo& info) {
+    CLI::App* app = make_app(std::string(info.name));
     Node& node = nodes_[app];
     node.app = app;
     node.info = &info;
@@ -148,12 +147,11 @@ class CommandLine {
       app->add_option("target", options_.target)->required(info.target_required);
     add_own_options(node, options_);
     add_common(node, options_);
-    if (info.name.empty()) {
-      app->set_version_flag("--version", "moert " MOERT_VERSION " (ABI " +
-                                             std::to_string(MOERT_ABI_MAJOR) + "." +
-                                             std::to_string(MOERT_ABI_MINOR) + ")");
-      node.note("Common", "--version", "", "version of the program and of the plugin ABI");
-    }
+    if (!info.name.empty()) return;
+    app->set_version_flag("--version", "moert " MOERT_VERSION " (ABI " +
+                                           std::to_string(MOERT_ABI_MAJOR) + "." +
+                                           std::to_string(MOERT_ABI_MINOR) + ")");
+    node.note("Common", "--version", "", "version of the program and of the plugin ABI");
   }
 
   Options& options_;
@@ -162,7 +160,7 @@ class CommandLine {
 };
 
 std::string full_name(const Node& node) {
-  return node.info->name.empty() ? "moert" : "moert " + node.info->name;
+  return node.info->name.empty() ? "moert" : "moert " + std::string(node.info->name);
 }
 
 [[noreturn]] void fail_unknown(const Node& node, const std::string& word) {
@@ -188,8 +186,10 @@ std::string full_name(const Node& node) {
     throw Error(Fault::usage, "a command is missing", full_name(node),
                 "one of: " + joined(CommandLine::known_after(node, false)) + "; " + help);
   if (node.info->target_required && node.app->get_option("target")->count() == 0)
-    throw Error(Fault::usage, "the argument " + node.info->target + " is missing", full_name(node),
-                "give " + node.info->target_text + ", as in: " + node.info->examples.front());
+    throw Error(Fault::usage, "the argument " + std::string(node.info->target) + " is missing",
+                full_name(node),
+                "give " + std::string(node.info->target_text) +
+                    ", as in: " + std::string(node.info->examples.front()));
   throw Error(Fault::usage, error.what(), full_name(node), help);
 }
 

@@ -260,7 +260,8 @@ int cmd_plugins_show(const Options& options, Console& console) {
     return 0;
   }
   const std::string seen = seen_but_failed(session, options.target);
-  throw Error(Fault::plugin, "no plugin '" + options.target + "' is loaded", seen,
+  throw Error(Fault::plugin, "no plugin '" + options.target + "' is loaded",
+              seen.empty() ? searched_text(session) : seen,
               suggestion(options.target, names) +
                   " `moert plugins list --all` shows every file that was looked at");
 }

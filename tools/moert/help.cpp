@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 namespace moert::tool {
 
@@ -26,20 +27,15 @@ in a privileged process. Order of authority: flag, --set, environment, YAML,
 default.
 )";
 
-// "  name        text that is wrapped at the right"
-std::string entry(const std::string& name, const std::string& text) {
-  std::string lines, line = "  " + name;
-  if (line.size() + 2 > kTextColumn) {
-    lines = line + "\n";
-    line.clear();
-  }
-  line.resize(kTextColumn, ' ');
-  std::istringstream words(text);
+// Words put behind `line`; further lines begin with `margin` blanks.
+std::string wrapped(std::string_view text, std::string line, size_t margin) {
+  std::string lines;
+  std::istringstream words{std::string(text)};
   bool first = true;
   for (std::string word; words >> word; first = false) {
     if (!first && line.size() + 1 + word.size() > kWidth) {
       lines += line + "\n";
-      line.assign(kTextColumn, ' ');
+      line.assign(margin, ' ');
       first = true;
     }
     line += (first ? "" : " ") + word;
@@ -47,172 +43,171 @@ std::string entry(const std::string& name, const std::string& text) {
   return lines + line + "\n";
 }
 
-std::string wrapped(const std::string& text) {
-  std::string lines, line;
-  std::istringstream words(text);
-  for (std::string word; words >> word;) {
-    if (!line.empty() && line.size() + 1 + word.size() > kWidth) {
-      lines += line + "\n";
-      line.clear();
-    }
-    line += (line.empty() ? "" : " ") + word;
+// "  name        text that is wrapped at the right"
+std::string entry(std::string_view name, std::string_view text) {
+  std::string above, line = "  " + std::string(name);
+  if (line.size() + 2 > kTextColumn) {
+    above = line + "\n";
+    line.clear();
   }
-  return lines + line + "\n";
+  line.resize(kTextColumn, ' ');
+  return above + wrapped(text, line, kTextColumn);
 }
 
 // "list" of "plugins list" below "plugins"; empty where it stands elsewhere or deeper.
-std::string child_name(const std::string& parent, const std::string& name) {
-  const std::string prefix = parent.empty() ? "" : parent + " ";
-  if (!name.starts_with(prefix) || name.size() == prefix.size()) return {};
-  const std::string rest = name.substr(prefix.size());
-  return rest.find(' ') == std::string::npos ? rest : "";
+std::string_view child_name(std::string_view parent, std::string_view name) {
+  if (!parent.empty()) {
+    if (!name.starts_with(parent) || name.size() <= parent.size() || name[parent.size()] != ' ')
+      return {};
+    name.remove_prefix(parent.size() + 1);
+  }
+  return name.find(' ') == std::string_view::npos ? name : std::string_view();
 }
+
+constexpr CommandInfo kCommands[] = {
+    {"",
+     "COMMAND [OPTION]...",
+     "Runs the Mixture-of-Experts layers of a checkpoint with plugins.",
+     {"moert run configs/runs/olmoe-tiny.yaml", "moert explain tests/data/mixtral-f32"},
+     "",
+     "",
+     false,
+     nullptr},
+    {"run",
+     "RUN.yaml [OPTION]...",
+     "Loads a model's MoE layers, runs them, checks them and says which experts the tokens went "
+     "to.",
+     {"moert run configs/runs/olmoe-tiny.yaml",
+      "moert run configs/runs/olmoe-tiny.yaml --set repeat=3 --device cpu --json"},
+     "RUN.yaml",
+     "a file of kind Run",
+     true,
+     cmd_run},
+    {"explain",
+     "RUN.yaml|DIR [OPTION]...",
+     "Shows, for every layer, which candidates there are, which one is chosen and why the others "
+     "are not.",
+     {"moert explain configs/runs/olmoe-tiny.yaml",
+      "moert explain tests/data/deepseek-v3-f32 --device cpu"},
+     "RUN.yaml|DIR",
+     "a file of kind Run or Model, or a checkpoint folder",
+     true,
+     cmd_explain},
+    {"plugins",
+     "list|show [OPTION]...",
+     "Shows plugins: what was found, and what is in it.",
+     {"moert plugins list", "moert plugins show cpu"},
+     "",
+     "",
+     false,
+     nullptr},
+    {"plugins list",
+     "[OPTION]...",
+     "Lists the plugins that are there, and the files that could not be used.",
+     {"moert plugins list", "moert plugins list --all --json"},
+     "",
+     "",
+     false,
+     cmd_plugins_list},
+    {"plugins show",
+     "NAME [OPTION]...",
+     "Shows one plugin: its descriptor and its features.",
+     {"moert plugins show cpu", "moert plugins show quant --json"},
+     "NAME",
+     "short name or id of a plugin",
+     true,
+     cmd_plugins_show},
+    {"model",
+     "inspect|describe DIR [OPTION]...",
+     "Shows what is in a checkpoint, or writes it down as YAML.",
+     {"moert model inspect tests/data/mixtral-f32", "moert model describe tests/data/olmoe-tiny"},
+     "",
+     "",
+     false,
+     nullptr},
+    {"model inspect",
+     "DIR|FILE [OPTION]...",
+     "Shows a model's facts and where they come from, and accounts for every tensor of its "
+     "checkpoint.",
+     {"moert model inspect tests/data/mixtral-f32",
+      "moert model inspect tests/data/olmoe-tiny/golden.safetensors"},
+     "DIR|FILE",
+     "a checkpoint folder, a file of kind Model, or any safetensors file",
+     true,
+     cmd_model_inspect},
+    {"model describe",
+     "DIR [OPTION]...",
+     "Writes the model YAML of a checkpoint folder.",
+     {"moert model describe tests/data/olmoe-tiny",
+      "moert model describe tests/data/qwen3-moe-bf16 -o out/qwen3-moe.yaml"},
+     "DIR",
+     "a checkpoint folder",
+     true,
+     cmd_model_describe},
+    {"env",
+     "[OPTION]...",
+     "Shows what the program is, where it looks for plugins, and which devices it sees.",
+     {"moert env", "moert env --json"},
+     "",
+     "",
+     false,
+     cmd_env},
+    {"bench",
+     "overhead|plugins|index|load [OPTION]...",
+     "Measures the runtime itself on this machine.",
+     {"moert bench overhead", "moert bench load tests/data/olmoe-tiny"},
+     "",
+     "",
+     false,
+     nullptr},
+    {"bench overhead",
+     "[DIR] [OPTION]...",
+     "Measures what a layer costs beside its computation: one token through plugins/null.",
+     {"moert bench overhead", "moert bench overhead tests/data/olmoe-tiny --json"},
+     "DIR",
+     "a checkpoint folder; default: the smallest possible layer, made up",
+     false,
+     cmd_bench_overhead},
+    {"bench plugins",
+     "[OPTION]...",
+     "Measures how long it takes to find, check and open all plugins.",
+     {"moert bench plugins", "moert bench plugins --json"},
+     "",
+     "",
+     false,
+     cmd_bench_plugins},
+    {"bench index",
+     "[OPTION]...",
+     "Measures how long it takes to open and account for a checkpoint of 60,000 tensors, made "
+     "up.",
+     {"moert bench index", "moert bench index --json"},
+     "",
+     "",
+     false,
+     cmd_bench_index},
+    {"bench load",
+     "DIR [OPTION]...",
+     "Measures how fast a checkpoint is loaded, and the memory it takes at most.",
+     {"moert bench load tests/data/olmoe-tiny", "moert bench load tests/data/mixtral-bf16 --json"},
+     "DIR",
+     "a checkpoint folder",
+     true,
+     cmd_bench_load},
+};
 
 }  // namespace
 
-const std::vector<CommandInfo>& commands() {
-  static const std::vector<CommandInfo> list = {
-      {"",
-       "COMMAND [OPTION]...",
-       "Runs the Mixture-of-Experts layers of a checkpoint with plugins.",
-       {"moert run configs/runs/olmoe-tiny.yaml", "moert explain tests/data/mixtral-f32"},
-       "",
-       "",
-       false,
-       nullptr},
-      {"run",
-       "RUN.yaml [OPTION]...",
-       "Loads a model's MoE layers, runs them, checks them and says which experts the tokens went "
-       "to.",
-       {"moert run configs/runs/olmoe-tiny.yaml",
-        "moert run configs/runs/olmoe-tiny.yaml --set repeat=3 --device cpu --json"},
-       "RUN.yaml",
-       "a file of kind Run",
-       true,
-       cmd_run},
-      {"explain",
-       "RUN.yaml|DIR [OPTION]...",
-       "Shows, for every layer, which candidates there are, which one is chosen and why the others "
-       "are not.",
-       {"moert explain configs/runs/olmoe-tiny.yaml",
-        "moert explain tests/data/deepseek-v3-f32 --device cpu"},
-       "RUN.yaml|DIR",
-       "a file of kind Run or Model, or a checkpoint folder",
-       true,
-       cmd_explain},
-      {"plugins",
-       "list|show [OPTION]...",
-       "Shows plugins: what was found, and what is in it.",
-       {"moert plugins list", "moert plugins show cpu"},
-       "",
-       "",
-       false,
-       nullptr},
-      {"plugins list",
-       "[OPTION]...",
-       "Lists the plugins that are there, and the files that could not be used.",
-       {"moert plugins list", "moert plugins list --all --json"},
-       "",
-       "",
-       false,
-       cmd_plugins_list},
-      {"plugins show",
-       "NAME [OPTION]...",
-       "Shows one plugin: its descriptor and its features.",
-       {"moert plugins show cpu", "moert plugins show quant --json"},
-       "NAME",
-       "short name or id of a plugin",
-       true,
-       cmd_plugins_show},
-      {"model",
-       "inspect|describe DIR [OPTION]...",
-       "Shows what is in a checkpoint, or writes it down as YAML.",
-       {"moert model inspect tests/data/mixtral-f32", "moert model describe tests/data/olmoe-tiny"},
-       "",
-       "",
-       false,
-       nullptr},
-      {"model inspect",
-       "DIR|FILE [OPTION]...",
-       "Shows a model's facts and where they come from, and accounts for every tensor of its "
-       "checkpoint.",
-       {"moert model inspect tests/data/mixtral-f32",
-        "moert model inspect tests/data/olmoe-tiny/golden.safetensors"},
-       "DIR|FILE",
-       "a checkpoint folder, a file of kind Model, or any safetensors file",
-       true,
-       cmd_model_inspect},
-      {"model describe",
-       "DIR [OPTION]...",
-       "Writes the model YAML of a checkpoint folder.",
-       {"moert model describe tests/data/olmoe-tiny",
-        "moert model describe tests/data/qwen3-moe-bf16 -o out/qwen3-moe.yaml"},
-       "DIR",
-       "a checkpoint folder",
-       true,
-       cmd_model_describe},
-      {"env",
-       "[OPTION]...",
-       "Shows what the program is, where it looks for plugins, and which devices it sees.",
-       {"moert env", "moert env --json"},
-       "",
-       "",
-       false,
-       cmd_env},
-      {"bench",
-       "overhead|plugins|index|load [OPTION]...",
-       "Measures the runtime itself on this machine.",
-       {"moert bench overhead", "moert bench load tests/data/olmoe-tiny"},
-       "",
-       "",
-       false,
-       nullptr},
-      {"bench overhead",
-       "[DIR] [OPTION]...",
-       "Measures what a layer costs beside its computation: one token through plugins/null.",
-       {"moert bench overhead", "moert bench overhead tests/data/olmoe-tiny --json"},
-       "DIR",
-       "a checkpoint folder; default: the smallest possible layer, made up",
-       false,
-       cmd_bench_overhead},
-      {"bench plugins",
-       "[OPTION]...",
-       "Measures how long it takes to find, check and open all plugins.",
-       {"moert bench plugins", "moert bench plugins --json"},
-       "",
-       "",
-       false,
-       cmd_bench_plugins},
-      {"bench index",
-       "[OPTION]...",
-       "Measures how long it takes to open and account for a checkpoint of 60,000 tensors, made "
-       "up.",
-       {"moert bench index", "moert bench index --json"},
-       "",
-       "",
-       false,
-       cmd_bench_index},
-      {"bench load",
-       "DIR [OPTION]...",
-       "Measures how fast a checkpoint is loaded, and the memory it takes at most.",
-       {"moert bench load tests/data/olmoe-tiny",
-        "moert bench load tests/data/mixtral-bf16 --json"},
-       "DIR",
-       "a checkpoint folder",
-       true,
-       cmd_bench_load},
-  };
-  return list;
-}
+std::span<const CommandInfo> commands() { return kCommands; }
 
 std::string help_text(const CommandInfo& command, const std::vector<OptionInfo>& options) {
-  const std::string name = command.name.empty() ? "moert" : "moert " + command.name;
-  std::string text =
-      "usage: " + name + " " + command.usage + "\n\n" + wrapped(command.summary) + "\nExamples:\n";
-  for (const std::string& example : command.examples) text += "  " + example + "\n";
+  const std::string name = command.name.empty() ? "moert" : "moert " + std::string(command.name);
+  std::string text = "usage: " + name + " " + std::string(command.usage) + "\n\n" +
+                     wrapped(command.summary, {}, 0) + "\nExamples:\n";
+  for (const std::string_view example : command.examples)
+    text += "  " + std::string(example) + "\n";
   std::string children;
   for (const CommandInfo& other : commands()) {
-    const std::string child = child_name(command.name, other.name);
+    const std::string_view child = child_name(command.name, other.name);
     if (!child.empty()) children += entry(child, other.summary);
   }
   if (!children.empty()) text += "\nCommands:\n" + children;
@@ -226,8 +221,7 @@ std::string help_text(const CommandInfo& command, const std::vector<OptionInfo>&
     for (const OptionInfo& option : options)
       if (option.group == group) text += entry(option.names, option.text);
   }
-  if (command.name.empty()) return text + kExitCodes;
-  return text + "\nExit codes: see `moert --help`.\n";
+  return text + (command.name.empty() ? kExitCodes : "\nExit codes: see `moert --help`.\n");
 }
 
 }  // namespace moert::tool

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.hpp"
@@ -11,11 +14,11 @@ namespace moert::tool {
 
 // A subcommand, or a group of them where `run` is null.
 struct CommandInfo {
-  std::string name;     // "plugins list"; empty: the program
-  std::string usage;    // behind the name
-  std::string summary;  // one sentence
-  std::vector<std::string> examples;
-  std::string target, target_text;  // the positional argument, and what it is
+  std::string_view name;     // "plugins list"; empty: the program
+  std::string_view usage;    // behind the name
+  std::string_view summary;  // one sentence
+  std::array<std::string_view, 2> examples;
+  std::string_view target, target_text;  // the positional argument, and what it is
   bool target_required = false;
   Command run = nullptr;
 };
@@ -26,7 +29,7 @@ struct OptionInfo {
   std::string text;   // ends with [default; environment twin]
 };
 
-const std::vector<CommandInfo>& commands();
+std::span<const CommandInfo> commands();
 
 std::string help_text(const CommandInfo& command, const std::vector<OptionInfo>& options);
 

@@ -124,12 +124,16 @@ void require_named_plugins(const runtime::Session& session) {
   }
 }
 
-void require_backend(const runtime::Session& session) {
-  if (!session.registry().candidates(MOERT_KIND_DEVICE).empty()) return;
+std::string searched_text(const runtime::Session& session) {
   std::vector<std::string> places;
   for (const loader::SearchEntry& entry : session.search()) places.push_back(entry.path.string());
+  return "plugins were looked for in " + joined(places);
+}
+
+void require_backend(const runtime::Session& session) {
+  if (!session.registry().candidates(MOERT_KIND_DEVICE).empty()) return;
   throw Error(Fault::refused, "no plugin offers a device: nothing can run a layer",
-              "plugins were looked for in " + joined(places),
+              searched_text(session),
               "moert.device/1: " + registry::decision_table({}) +
                   "  `moert plugins list --all` shows every file that was looked at");
 }

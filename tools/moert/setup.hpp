@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "config/config.hpp"
@@ -27,6 +28,9 @@ std::string device_of(const Options& options);
 // Throws Error(plugin) if a file that --plugin-path names could not be loaded: who names a file wants
 // that one.
 void require_named_plugins(const runtime::Session& session);
+
+// "plugins were looked for in A, B", for messages.
+std::string searched_text(const runtime::Session& session);
 
 // Throws Error(refused) if no plugin offers a device, so that nothing at all can run: says where plugins
 // were looked for.

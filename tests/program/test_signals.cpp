@@ -1,0 +1,80 @@
+// Ctrl-C, and results that nobody can take.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "program.hpp"
+
+namespace moert::testing {
+namespace {
+
+std::vector<std::string> long_run() {
+  return {"run", run_file("olmoe-tiny"), "--set", "repeat=1000000"};
+}
+
+TEST(CtrlC, EndsALongRunWith130AndLeavesNothing) {
+  const TemporaryFolder folder;
+  const auto start = std::chrono::steady_clock::now();
+  const Ended ended = run_moert(long_run(), {.folder = folder.path(), .interrupt_after_ms = 400});
+  EXPECT_EQ(ended.code, 130) << MOERT_SHOW(ended);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20));
+  EXPECT_EQ(ended.out, "");
+  EXPECT_TRUE(files_below(folder.path()).empty());
+}
+
+TEST(CtrlC, AtOnceIsNoCrash) {
+  const TemporaryFolder folder;
+  for (int delay = 0; delay < 40; delay += 5) {
+    const Ended ended =
+        run_moert(long_run(), {.folder = folder.path(), .interrupt_after_ms = delay});
+    // Before the program has begun, the signal's own default ends it.
+    EXPECT_TRUE(ended.code == 130 || ended.signal == 2) << delay << " ms" << MOERT_SHOW(ended);
+    EXPECT_TRUE(files_below(folder.path()).empty());
+  }
+}
+
+TEST(LostOutput, ClosedStdoutIsAnError) {
+  const Ended ended = run_moert({"plugins", "list"}, {.shell = " >&-"});
+  EXPECT_EQ(ended.code, 5) << MOERT_SHOW(ended);
+  EXPECT_TRUE(contains(ended.err, "cannot write the results")) << MOERT_SHOW(ended);
+}
+
+TEST(LostOutput, FullDeviceIsAnError) {
+  const Ended ended = run_moert({"plugins", "list"}, {.shell = " >/dev/full"});
+  EXPECT_EQ(ended.code, 5) << MOERT_SHOW(ended);
+  EXPECT_TRUE(contains(ended.err, "No space left")) << MOERT_SHOW(ended);
+}
+
+TEST(LostOutput, ClosedPipeIsQuietButNoSuccess) {
+  const TemporaryFolder folder;
+  // The subshell keeps the program's own exit code; `true` never reads.
+  const Ended ended =
+      run_moert({"plugins", "list"}, {.folder = folder.path(), .shell = " ; echo $? >code"});
+  EXPECT_EQ(ended.code, 0);
+  EXPECT_EQ(read_file(folder / "code"), "0\n");
+  const Ended broken =
+      run_moert({"--version"}, {.folder = folder.path(),
+                                .shell = "; (sleep 0.3; " + std::string(MOERT_PROGRAM) +
+                                         " plugins list; echo $? >code) | true; sleep 1"});
+  EXPECT_EQ(read_file(folder / "code"), "5\n") << MOERT_SHOW(broken);
+  EXPECT_EQ(broken.err, "") << MOERT_SHOW(broken);
+}
+
+TEST(LostOutput, ClosedStderrAndStdinDoNotMatter) {
+  const Ended ended = run_moert({"plugins", "list"}, {.shell = " 2>&- <&-"});
+  EXPECT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  EXPECT_TRUE(contains(ended.out, "org.moert.core")) << MOERT_SHOW(ended);
+}
+
+// What is written when stdout is closed must not land in a file that got its number.
+TEST(LostOutput, ClosedStdoutDoesNotReachTheLog) {
+  const TemporaryFolder folder;
+  const Ended ended =
+      run_moert({"plugins", "list", "--log-file", (folder / "log").string()}, {.shell = " >&-"});
+  EXPECT_EQ(ended.code, 5) << MOERT_SHOW(ended);
+  EXPECT_FALSE(contains(read_file(folder / "log"), "org.moert.core"));
+}
+
+}  // namespace
+}  // namespace moert::testing
