@@ -4,7 +4,9 @@
  * DRAFT. Rules that hold for every rule of routing: ids are logical; in a row they are distinct and
  * valid, whatever the logits (NaN and Inf included); ties go to the lower id; slots stand in falling
  * order of the selection score; the selection bias stays f32 and never enters the weights; a row's
- * result depends on that row alone. */
+ * result depends on that row alone. Without a bias the logits themselves order the experts, so that
+ * scores that saturate make no ties. Weights are finite whatever the logits: NaN ranks last and weighs
+ * 0, entries of +Inf share a softmax's mass, and a sum of 0 to renormalise by gives weights of 0. */
 #ifndef MOERT_ABI_ROUTER_H
 #define MOERT_ABI_ROUTER_H
 
@@ -70,8 +72,9 @@ typedef struct moert_router_args {
   const moert_tensor_t* logits;    /* F32 [T, E]: written by logits, read by route                 */
   const moert_tensor_t* ids;       /* I32 [T, k]: written by route                                 */
   const moert_tensor_t* weights;   /* F32 [T, k]: written by route                                 */
-  const moert_tensor_t* margins;   /* F32 [T] or NULL: selection score of slot k minus the best
-                                      score that was left out                                      */
+  const moert_tensor_t* margins;   /* F32 [T] or NULL: selection score of slot k minus the best one
+                                      that was left out, of the kept groups; +Inf if none was left
+                                      out, negative where forced ids are not the best              */
   const moert_tensor_t* forced_ids; /* I32 [T, k] or NULL: replay. Rows of -1 route as usual; others
                                        are taken as they are, weights recomputed by the same rule  */
   void* workspace;

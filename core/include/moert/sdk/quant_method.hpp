@@ -41,15 +41,19 @@ struct QuantMethodAdapter {
   static moert_code_t supports(const moert_host_t* host, const char* scheme, moert_support_t* out,
                                moert_error_t* error) noexcept {
     return guarded(error, T::kFeature.name,
-                   [&] { write_support(T::supports(Host(host), scheme), out); });
+                   [&] { write_support(T::supports(Host(host), text(scheme)), out); });
   }
   static moert_code_t create(const moert_host_t* host, const char* scheme,
                              const moert_kv_t* options, uint32_t n_options, void** self,
                              moert_error_t* error) noexcept {
     return guarded(error, T::kFeature.name, [&] {
-      Base* base = new T(Host(host), scheme, Options(options, n_options));
+      Base* base = new T(Host(host), text(scheme), Options(options, n_options));
       *self = base;
     });
+  }
+  static std::string_view text(const char* scheme) {
+    if (scheme == nullptr) throw PluginError(MOERT_INVALID_ARGUMENT, "the scheme is NULL");
+    return scheme;
   }
   static void destroy(void* self) noexcept { delete static_cast<Base*>(self); }
   static moert_code_t parameters(void* self, int64_t rows, int64_t cols, moert_quant_param_t* out,
