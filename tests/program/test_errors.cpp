@@ -36,6 +36,15 @@ std::vector<ErrorCase> error_cases() {
       {"missing_argument", {"run"}, 2, {"RUN.yaml is missing"}},
       {"one_argument_too_many", {"env", "extra"}, 2, {"'extra' is one argument too many"}},
       {"flag_without_value", {"run", olmoe(), "--device"}, 2, {"--device"}},
+      {"set_without_value", {"run", olmoe(), "--set"}, 2, {"--set"}},
+      {"folder_for_a_run",
+       {"run", data_folder("olmoe-f32").string()},
+       2,
+       {"folder", "moert explain"}},
+      {"other_kind_for_a_run",
+       {"run", (source_folder() / "configs/families/olmoe.yaml").string()},
+       2,
+       {"Family", "olmoe.yaml:"}},
       {"missing_file", {"run", "/nonexistent/run.yaml"}, 2, {"/nonexistent/run.yaml"}},
       {"set_without_equals", {"run", olmoe(), "--set", "device"}, 2, {"'device' is no setting"}},
       {"set_unknown_key",
@@ -93,7 +102,10 @@ TEST_P(Errors, ExitCodeAndWords) {
 
 TEST_P(Errors, AreObjectsInJson) {
   std::vector<std::string> arguments = GetParam().arguments;
-  const size_t place = arguments.empty() || arguments.back() == "--device" ? 0 : arguments.size();
+  const size_t place =
+      arguments.empty() || arguments.back() == "--device" || arguments.back() == "--set"
+          ? 0
+          : arguments.size();
   arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(place), "--json");
   const TemporaryFolder folder;
   const Ended ended =

@@ -1,8 +1,9 @@
-// Ctrl-C, and results that nobody can take.
+// Ctrl-C, memory that runs out, terminals, and results that nobody can take.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "program.hpp"
 
@@ -74,6 +75,59 @@ TEST(LostOutput, ClosedStdoutDoesNotReachTheLog) {
       run_moert({"plugins", "list", "--log-file", (folder / "log").string()}, {.shell = " >&-"});
   EXPECT_EQ(ended.code, 5) << MOERT_SHOW(ended);
   EXPECT_FALSE(contains(read_file(folder / "log"), "org.moert.core"));
+}
+
+// Memory that runs out, at whatever place: an error or a result, never a crash, never a partial file.
+TEST(Memory, RunningOutIsAnErrorWhereverItHappens) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the address sanitizer reserves more than any limit";
+#endif
+  bool was_refused = false, was_enough = false;
+  for (int megabytes = 8; megabytes < 4000 && !was_enough;
+       megabytes += megabytes < 40 ? 1 : megabytes / 3) {
+    const TemporaryFolder folder;
+    const Ended ended = run_moert(
+        {"--version"},
+        {.folder = folder.path(),
+         .shell = " >version; ulimit -v " + std::to_string(megabytes * 1024) + "; exec " +
+                  std::string(MOERT_PROGRAM) + " run " + run_file("olmoe-tiny") + " --threads 1"});
+    EXPECT_EQ(ended.signal, 0) << megabytes << " MB" << MOERT_SHOW(ended);
+    was_enough = ended.code == 0;
+    was_refused |= ended.code == 5;
+    // 127: even the libraries did not fit. 3: a plugin's library did not.
+    EXPECT_TRUE(was_enough || ended.code == 5 || ended.code == 6 || ended.code == 127 ||
+                ended.code == 3)
+        << megabytes << " MB" << MOERT_SHOW(ended);
+    if (!was_enough) {
+      EXPECT_FALSE(std::filesystem::exists(folder / "out/olmoe-tiny.safetensors"));
+    }
+  }
+  EXPECT_TRUE(was_refused);
+  EXPECT_TRUE(was_enough);
+}
+
+// `script` gives the program a terminal.
+class Terminal : public ::testing::Test {
+ protected:
+  static bool has_colour(const std::string& command,
+                         std::map<std::string, std::string> environment = {}) {
+    environment.try_emplace("TERM", "xterm");
+    const Ended ended = run_moert(
+        {"--version"}, {.environment = std::move(environment),
+                        .shell = " >/dev/null; script -qec '" + std::string(MOERT_PROGRAM) + " " +
+                                 command + "' /dev/null"});
+    EXPECT_TRUE(contains(ended.out, "org.moert.core")) << MOERT_SHOW(ended);
+    return contains(ended.out, "\x1b[");
+  }
+};
+
+TEST_F(Terminal, HasColourUnlessSomebodyDoesNotWantIt) {
+  EXPECT_TRUE(has_colour("plugins list"));
+  EXPECT_FALSE(has_colour("plugins list --no-color"));
+  EXPECT_FALSE(has_colour("plugins list", {{"NO_COLOR", "1"}}));
+  EXPECT_TRUE(has_colour("plugins list", {{"NO_COLOR", ""}}));
+  EXPECT_FALSE(has_colour("plugins list", {{"TERM", "dumb"}}));
+  EXPECT_FALSE(has_colour("plugins list --json"));
 }
 
 }  // namespace

@@ -165,16 +165,15 @@ std::string full_name(const Node& node) {
 
 [[noreturn]] void fail_unknown(const Node& node, const std::string& word) {
   const bool is_flag = word.size() > 1 && word.front() == '-';
-  const std::string name = word.substr(0, word.find('='));
+  const std::string name = is_flag ? word.substr(0, word.find('=')) : word;
   const std::vector<std::string> known = CommandLine::known_after(node, is_flag);
-  const std::string help = "see `" + full_name(node) + " --help`";
-  if (is_flag)
-    throw Error(Fault::usage, "unknown flag '" + name + "'", full_name(node),
-                suggestion(name, known) + "; " + help);
-  if (!known.empty())
-    throw Error(Fault::usage, "unknown command '" + word + "'", full_name(node),
-                suggestion(word, known) + "; " + help);
-  throw Error(Fault::usage, "'" + word + "' is one argument too many", full_name(node), help);
+  const std::string help = "`" + full_name(node) + " --help`";
+  if (known.empty())
+    throw Error(Fault::usage, "'" + word + "' is one argument too many", full_name(node),
+                "see " + help);
+  throw Error(Fault::usage,
+              std::string("unknown ") + (is_flag ? "flag" : "command") + " '" + name + "'",
+              full_name(node), suggestion(name, known) + " (" + help + " has them all)");
 }
 
 [[noreturn]] void fail_parse(CommandLine& line, const CLI::ParseError& error) {
@@ -182,10 +181,11 @@ std::string full_name(const Node& node) {
   const std::vector<std::string> rest = line.root().remaining(true);
   if (!rest.empty()) fail_unknown(node, rest.front());
   const std::string help = "see `" + full_name(node) + " --help`";
-  if (node.info->run == nullptr)
+  const bool is_missing = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  if (is_missing && node.info->run == nullptr)
     throw Error(Fault::usage, "a command is missing", full_name(node),
                 "one of: " + joined(CommandLine::known_after(node, false)) + "; " + help);
-  if (node.info->target_required && node.app->get_option("target")->count() == 0)
+  if (is_missing)
     throw Error(Fault::usage, "the argument " + std::string(node.info->target) + " is missing",
                 full_name(node),
                 "give " + std::string(node.info->target_text) +

@@ -1,5 +1,7 @@
 // `moert run`.
 // SPDX-License-Identifier: Apache-2.0
+#include <filesystem>
+
 #include <moert/error.hpp>
 
 #include "commands.hpp"
@@ -12,6 +14,12 @@ namespace moert::tool {
 
 int cmd_run(const Options& options, Console& console) {
   const LogSink log = make_log(options);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(options.target, ignored))
+    throw Error(
+        Fault::usage, "a folder was given where a file of kind Run is needed", options.target,
+        "write a Run for it, like those in configs/runs; `moert explain` and `moert model inspect` "
+        "take a folder as it is");
   const spec::Run run = config::read_run(options.target, overrides(options));
   const config::Families families = load_families(options);
   runtime::Session session(session_options(options, log, run.threads));

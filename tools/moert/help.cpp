@@ -114,7 +114,7 @@ constexpr CommandInfo kCommands[] = {
      "Shows one plugin: its descriptor and its features.",
      {"moert plugins show cpu", "moert plugins show quant --json"},
      "NAME",
-     "short name or id of a plugin",
+     "a plugin's short name or id",
      true,
      cmd_plugins_show},
     {"model",
