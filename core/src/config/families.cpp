@@ -25,11 +25,12 @@ std::vector<fs::path> yaml_files(const fs::path& folder) {
   std::error_code error;
   fs::directory_iterator files(folder, error);
   if (error)
-    throw Error(Fault::usage, "cannot read the folder of family files: " + error.message(), folder.string(),
-                "name a folder with files of kind Family");
+    throw Error(Fault::usage, "cannot read the folder of family files: " + error.message(),
+                folder.string(), "name a folder with files of kind Family");
   std::vector<fs::path> result;
   for (const fs::directory_entry& file : files)
-    if (file.path().extension() == ".yaml" && !file.path().filename().string().starts_with(".")) result.push_back(file.path());
+    if (file.path().extension() == ".yaml" && !file.path().filename().string().starts_with("."))
+      result.push_back(file.path());
   std::sort(result.begin(), result.end());
   return result;
 }
@@ -63,7 +64,7 @@ struct Families::Impl {
   void link();
   const Family& named(const std::string& name) const;
   const Family* match(const std::vector<Scope>& scopes, const std::string& place) const;
-  const Family* claims(const std::string& word, std::vector<std::string> Family::*list) const;
+  const Family* claims(const std::string& word, std::vector<std::string> Family::* list) const;
   std::vector<std::string> nested_keys() const;
   bool has_experts(const std::vector<Scope>& scopes) const;
   Family spellings_of_all() const;
@@ -74,7 +75,8 @@ struct Families::Impl {
 void Families::Impl::add(Family family) {
   const auto [other, is_new] = all.emplace(family.name, family);
   if (!is_new)
-    fail_at(family.place, "the family '" + family.name + "' is described twice", "it also stands at " + other->second.place);
+    fail_at(family.place, "the family '" + family.name + "' is described twice",
+            "it also stands at " + other->second.place);
 }
 
 void Families::Impl::check_links() const {
@@ -85,10 +87,13 @@ void Families::Impl::check_links() const {
     for (const auto& [other, each] : all)
       if (each.is_abstract) bases.push_back(other);
     if (base == all.end() || !base->second.is_abstract)
-      fail_at(family.place, "the family '" + name + "' extends '" + family.extends + "', which is no abstract family",
-              suggestion(family.extends, bases));
+      fail_at(
+          family.place,
+          "the family '" + name + "' extends '" + family.extends + "', which is no abstract family",
+          suggestion(family.extends, bases));
     if (!base->second.extends.empty())
-      fail_at(family.place, "the family '" + name + "' extends '" + family.extends + "', which extends another",
+      fail_at(family.place,
+              "the family '" + name + "' extends '" + family.extends + "', which extends another",
               "families are extended one level deep");
   }
 }
@@ -100,7 +105,9 @@ void Families::Impl::check_claims() const {
       for (const std::string& word : *list) {
         const auto [other, is_new] = claimed.emplace(word, &family);
         if (!is_new)
-          fail_at(family.place, "the families '" + name + "' and '" + other->second->name + "' both match '" + word + "'",
+          fail_at(family.place,
+                  "the families '" + name + "' and '" + other->second->name + "' both match '" +
+                      word + "'",
                   "remove it from one of them; the other is at " + other->second->place);
       }
     }
@@ -124,24 +131,29 @@ std::vector<std::string> Families::Impl::names() const {
 const Family& Families::Impl::named(const std::string& name) const {
   const auto found = all.find(name);
   if (found != all.end() && !found->second.is_abstract) return found->second;
-  throw Error(Fault::usage, "unknown family '" + name + "'", "family files", suggestion(name, names()));
+  throw Error(Fault::usage, "unknown family '" + name + "'", "family files",
+              suggestion(name, names()));
 }
 
-const Family* Families::Impl::claims(const std::string& word, std::vector<std::string> Family::*list) const {
+const Family* Families::Impl::claims(const std::string& word,
+                                     std::vector<std::string> Family::* list) const {
   for (const auto& [name, family] : all)
     if (!family.is_abstract && contains(family.*list, word)) return &family;
   return nullptr;
 }
 
 // The whole file's own words come before those of a nested part, model_type before architectures.
-const Family* Families::Impl::match(const std::vector<Scope>& scopes, const std::string& place) const {
+const Family* Families::Impl::match(const std::vector<Scope>& scopes,
+                                    const std::string& place) const {
   for (auto scope = scopes.rbegin(); scope != scopes.rend(); ++scope) {
     const Family* by_type = claims(text_of(*scope->object, "model_type"), &Family::model_types);
     const Family* by_class = nullptr;
     for (const std::string& name : list_of(*scope->object, "architectures"))
       if (by_class == nullptr) by_class = claims(name, &Family::architectures);
     if (by_type != nullptr && by_class != nullptr && by_type != by_class)
-      throw Error(Fault::usage, "model_type says family '" + by_type->name + "', architectures says '" + by_class->name + "'",
+      throw Error(Fault::usage,
+                  "model_type says family '" + by_type->name + "', architectures says '" +
+                      by_class->name + "'",
                   place, "correct one of the two keys");
     if (by_type != nullptr || by_class != nullptr) return by_type != nullptr ? by_type : by_class;
   }
@@ -166,7 +178,9 @@ bool Families::Impl::has_experts(const std::vector<Scope>& scopes) const {
         keys.insert(found->second.begin(), found->second.end());
   for (const Scope& scope : scopes) {
     for (const std::string& key : keys)
-      if (const Json* value = value_at(*scope.object, key); value != nullptr && !says_nothing(*value)) return true;
+      if (const Json* value = value_at(*scope.object, key);
+          value != nullptr && !says_nothing(*value))
+        return true;
     for (const auto& [key, value] : scope.object->items()) {
       const bool speaks = key.find("expert") != std::string::npos || key.starts_with("moe_");
       if (speaks && !says_nothing(value)) return true;
@@ -183,12 +197,15 @@ Family Families::Impl::spellings_of_all() const {
   return union_;
 }
 
-void Families::Impl::fail_unknown(const std::vector<Scope>& scopes, const std::string& place) const {
+void Families::Impl::fail_unknown(const std::vector<Scope>& scopes,
+                                  const std::string& place) const {
   const Json& config = *scopes.back().object;
   const std::string type = text_of(config, "model_type");
-  const std::string said = type.empty() ? "gives no model_type" : "has model_type '" + type.substr(0, 100) + "'";
+  const std::string said =
+      type.empty() ? "gives no model_type" : "has model_type '" + type.substr(0, 100) + "'";
   throw Error(Fault::usage,
-              "the config " + said + " and architectures [" + joined(list_of(config, "architectures")).substr(0, 200) +
+              "the config " + said + " and architectures [" +
+                  joined(list_of(config, "architectures")).substr(0, 200) +
                   "], which no family matches, but it speaks of experts",
               place, "known families are: " + joined(names()) + "; add a family file for this one");
 }
@@ -210,7 +227,9 @@ std::vector<std::string> Families::names() const { return impl_->names(); }
 
 spec::Tensors Families::tensors(const std::string& family) const {
   spec::Tensors tensors = impl_->named(family).tensors;
-  std::erase_if(tensors.others, [](const spec::TensorRule& rule) { return rule.pattern.find(kExtraLayer) != std::string::npos; });
+  std::erase_if(tensors.others, [](const spec::TensorRule& rule) {
+    return rule.pattern.find(kExtraLayer) != std::string::npos;
+  });
   return tensors;
 }
 
@@ -241,7 +260,8 @@ spec::Model Families::resolve(const fs::path& checkpoint) const {
     model.origin["family"] = "config.json: model_type or architectures";
   }
   if (!impl_->has_experts(scopes)) {
-    resolve_dense(model, family != nullptr ? *family : impl_->spellings_of_all(), scopes, file.string());
+    resolve_dense(model, family != nullptr ? *family : impl_->spellings_of_all(), scopes,
+                  file.string());
     return model;
   }
   if (family == nullptr) impl_->fail_unknown(scopes, file.string());

@@ -21,18 +21,17 @@ constexpr Number kParts[] = {{"gate", MOERT_PART_GATE},
                              {"up", MOERT_PART_UP},
                              {"down", MOERT_PART_DOWN},
                              {"sigmoid_gate", MOERT_PART_SIGMOID_GATE}};
-constexpr Number kRouterTensors[] = {{"gate_weight", MOERT_ROUTER_GATE_WEIGHT},
-                                     {"gate_bias", MOERT_ROUTER_GATE_BIAS},
-                                     {"selection_bias", MOERT_ROUTER_SELECTION_BIAS},
-                                     {"expert_scale", MOERT_ROUTER_EXPERT_SCALE},
-                                     {"input_scale", MOERT_ROUTER_INPUT_SCALE},
-                                     {"token_table", MOERT_ROUTER_TOKEN_TABLE}};
+constexpr Number kRouterTensors[] = {
+    {"gate_weight", MOERT_ROUTER_GATE_WEIGHT},       {"gate_bias", MOERT_ROUTER_GATE_BIAS},
+    {"selection_bias", MOERT_ROUTER_SELECTION_BIAS}, {"expert_scale", MOERT_ROUTER_EXPERT_SCALE},
+    {"input_scale", MOERT_ROUTER_INPUT_SCALE},       {"token_table", MOERT_ROUTER_TOKEN_TABLE}};
 
 template <size_t N>
 uint32_t number_of(const Number (&table)[N], const std::string& word) {
   for (const Number& number : table)
     if (word == number.word) return number.value;
-  throw Error(Fault::usage, "'" + word + "' has no number", "family table", "report this: a key's words and their use differ");
+  throw Error(Fault::usage, "'" + word + "' has no number", "family table",
+              "report this: a key's words and their use differ");
 }
 
 bool flag(const Node& node, const char* key) {
@@ -49,9 +48,11 @@ std::vector<std::string> texts(const Node* list) {
 
 // The braces of a name are placeholders, and '*' is for ignore rules only: anywhere else it would
 // quietly take tensors that nobody thought of.
-void check_name(const Node& at, const std::string& name, const std::vector<std::string>& placeholders, bool stars) {
+void check_name(const Node& at, const std::string& name,
+                const std::vector<std::string>& placeholders, bool stars) {
   for (size_t i = 0; i < name.size(); ++i) {
-    if (name[i] == '*' && !stars) fail_at(at.place(), "'*' in the tensor name '" + name + "'", "only ignore rules take it");
+    if (name[i] == '*' && !stars)
+      fail_at(at.place(), "'*' in the tensor name '" + name + "'", "only ignore rules take it");
     if (name[i] != '{' && name[i] != '}') continue;
     bool known = false;
     for (const std::string& placeholder : placeholders) {
@@ -62,25 +63,30 @@ void check_name(const Node& at, const std::string& name, const std::vector<std::
     }
     if (!known) {
       std::string list;
-      for (const std::string& placeholder : placeholders) list += (list.empty() ? "" : ", ") + placeholder;
-      fail_at(at.place(), "a brace in the tensor name '" + name + "' belongs to no placeholder", "placeholders are: " + list);
+      for (const std::string& placeholder : placeholders)
+        list += (list.empty() ? "" : ", ") + placeholder;
+      fail_at(at.place(), "a brace in the tensor name '" + name + "' belongs to no placeholder",
+              "placeholders are: " + list);
     }
   }
 }
 
 void require_layer(const Node& at, const std::string& name) {
   if (name.find("{layer}") == std::string::npos)
-    fail_at(at.place(), "the tensor name '" + name + "' has no {layer}", "write {layer} where the layer's number stands");
+    fail_at(at.place(), "the tensor name '" + name + "' has no {layer}",
+            "write {layer} where the layer's number stands");
 }
 
 spec::TensorRule read_rule(const Node& node, spec::Target target) {
   spec::TensorRule rule;
   rule.target = target;
   rule.pattern = node.find("name")->text;
-  for (const Node& part : node.find("parts")->items) rule.parts.push_back(number_of(kParts, part.text));
+  for (const Node& part : node.find("parts")->items)
+    rule.parts.push_back(number_of(kParts, part.text));
   const bool pair = rule.parts.size() == 2;
   if (pair && (rule.parts[0] > MOERT_PART_UP || rule.parts[1] > MOERT_PART_UP))
-    fail_at(node.find("parts")->place(), "only gate and up share a tensor", "give each other part its own rule");
+    fail_at(node.find("parts")->place(), "only gate and up share a tensor",
+            "give each other part its own rule");
   const Node* role = node.find("role");
   rule.role = role != nullptr && role->text == "bias" ? MOERT_ROLE_BIAS : MOERT_ROLE_WEIGHT;
   rule.stacked = flag(node, "stacked");
@@ -88,7 +94,8 @@ spec::TensorRule read_rule(const Node& node, spec::Target target) {
   rule.interleaved = flag(node, "interleaved");
   rule.optional = flag(node, "optional");
   if (rule.interleaved && !pair)
-    fail_at(node.find("interleaved")->place(), "one part alone cannot be interleaved", "give the rule two parts");
+    fail_at(node.find("interleaved")->place(), "one part alone cannot be interleaved",
+            "give the rule two parts");
   return rule;
 }
 
@@ -105,7 +112,8 @@ void read_layouts(const Node& list, spec::Tensors& tensors) {
         check_name(name, rule.pattern, {"{layer}", "{expert}"}, false);
         require_layer(prefixes[i], rule.pattern);
         if ((rule.pattern.find("{expert}") == std::string::npos) != rule.stacked)
-          fail_at(name.place(), "the tensor '" + rule.pattern + "' must have {expert} in its name, or be stacked",
+          fail_at(name.place(),
+                  "the tensor '" + rule.pattern + "' must have {expert} in its name, or be stacked",
                   "write one of the two");
         layout.rules.push_back(std::move(rule));
       }
@@ -138,7 +146,8 @@ void read_others(const Node& node, spec::Tensors& tensors) {
 
 // An ignore rule that ends in '*' right after a layer's number would hide misspelt expert tensors.
 void check_narrow(const Node& name) {
-  for (const char* wide : {"*", "model.*", "model.layers.*", "model.layers.{layer}.*", "model.layers.{layer}.mlp.*"})
+  for (const char* wide :
+       {"*", "model.*", "model.layers.*", "model.layers.{layer}.*", "model.layers.{layer}.mlp.*"})
     if (name.text == wide)
       fail_at(name.place(), "the ignore rule '" + name.text + "' would hide tensors of experts",
               "name the parts that are not read, such as model.layers.{layer}.self_attn.*");
@@ -161,7 +170,8 @@ void read_ignored(const Node& list, spec::Tensors& tensors) {
 void read_quantities(const Node& document, Family& family) {
   for (const Quantity& q : quantities()) {
     const std::string name(q.name);
-    if (const Node* spellings = at(document, "spec.spellings." + name)) family.spellings[name] = texts(spellings);
+    if (const Node* spellings = at(document, "spec.spellings." + name))
+      family.spellings[name] = texts(spellings);
     if (const Node* value = at(document, "spec.defaults." + name))
       family.defaults[name] = {*value, "family " + family.name};
     if (const Node* words = at(document, "spec.words." + name))
@@ -187,7 +197,8 @@ Family read_family(const std::filesystem::path& file) {
   family.nested = texts(spec.find("nested"));
   family.layer_rules = texts(spec.find("layers"));
   if (const Node* refuse = spec.find("refuse"))
-    for (const Node& item : refuse->items) family.refused.emplace_back(item.find("key")->text, item.find("reason")->text);
+    for (const Node& item : refuse->items)
+      family.refused.emplace_back(item.find("key")->text, item.find("reason")->text);
   read_quantities(document, family);
   if (const Node* tensors = spec.find("tensors")) {
     if (const Node* experts = tensors->find("experts")) read_layouts(*experts, family.tensors);
@@ -205,7 +216,8 @@ void extend(Family& family, const Family& base) {
   family.refused.insert(family.refused.end(), base.refused.begin(), base.refused.end());
   if (family.layer_rules.empty()) family.layer_rules = base.layer_rules;
   if (family.tensors.experts.empty()) family.tensors.experts = base.tensors.experts;
-  family.tensors.others.insert(family.tensors.others.end(), base.tensors.others.begin(), base.tensors.others.end());
+  family.tensors.others.insert(family.tensors.others.end(), base.tensors.others.begin(),
+                               base.tensors.others.end());
 }
 
 }  // namespace moert::config

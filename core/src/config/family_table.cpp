@@ -7,29 +7,55 @@
 namespace moert::config {
 namespace {
 
-void append(Table& table, const Table& part) { table.insert(table.end(), part.begin(), part.end()); }
+void append(Table& table, const Table& part) {
+  table.insert(table.end(), part.begin(), part.end());
+}
 
 Table recognition_keys() {
   return {
-      {.path = "spec.abstract", .type = Type::boolean, .fallback = "false",
+      {.path = "spec.abstract",
+       .type = Type::boolean,
+       .fallback = "false",
        .doc = "whether this is only a base for others"},
-      {.path = "spec.extends", .pattern = kNamePattern,
-       .doc = "an abstract family; what is not said here is taken from it, its ignore and refuse rules are added"},
-      {.path = "spec.match", .type = Type::map, .doc = "how a checkpoint of the family is recognised"},
-      {.path = "spec.match.model_type", .type = Type::list, .fallback = "[]", .unique = true,
+      {.path = "spec.extends",
+       .pattern = kNamePattern,
+       .doc = "an abstract family; what is not said here is taken from it, its ignore and refuse "
+              "rules are added"},
+      {.path = "spec.match",
+       .type = Type::map,
+       .doc = "how a checkpoint of the family is recognised"},
+      {.path = "spec.match.model_type",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
        .doc = "values of model_type in config.json"},
       {.path = "spec.match.model_type[]"},
-      {.path = "spec.match.architectures", .type = Type::list, .fallback = "[]", .unique = true,
+      {.path = "spec.match.architectures",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
        .doc = "class names in architectures, for files without a known model_type"},
       {.path = "spec.match.architectures[]"},
-      {.path = "spec.nested", .type = Type::list, .fallback = "[]", .unique = true,
-       .doc = "keys under which a multimodal config.json keeps the language model's part, first match wins"},
+      {.path = "spec.nested",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
+       .doc = "keys under which a multimodal config.json keeps the language model's part, first "
+              "match wins"},
       {.path = "spec.nested[]"},
-      {.path = "spec.layers", .type = Type::list, .fallback = "[]", .unique = true,
+      {.path = "spec.layers",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
        .doc = "rules that say which layers have experts; all must hold, no rule means every layer"},
-      {.path = "spec.layers[]", .type = Type::word, .words = {"first_dense", "layer_freq", "sparse_step", "dense_list"}},
-      {.path = "spec.refuse", .type = Type::list, .fallback = "[]",
-       .doc = "config.json keys that change the computation in a way a description cannot say; null, 0, false and absent pass"},
+      {.path = "spec.layers[]",
+       .type = Type::word,
+       .words = {"first_dense", "layer_freq", "sparse_step", "dense_list"}},
+      {.path = "spec.refuse",
+       .type = Type::list,
+       .fallback = "[]",
+       .doc = "config.json keys that change the computation in a way a description cannot say; "
+              "null, 0, false and absent pass"},
       {.path = "spec.refuse[]", .type = Type::map},
       {.path = "spec.refuse[].key", .required = true, .doc = "the key; dots go into nested maps"},
       {.path = "spec.refuse[].reason", .required = true, .doc = "what it asks for"},
@@ -58,7 +84,10 @@ Key value_key(const Quantity& q, const std::string& path) {
       break;
     case QuantityKind::flag: key.type = Type::boolean; break;
     case QuantityKind::real: key.type = Type::number; break;
-    case QuantityKind::layer_list: key.type = Type::ranges; key.pattern = kRanges; break;
+    case QuantityKind::layer_list:
+      key.type = Type::ranges;
+      key.pattern = kRanges;
+      break;
     case QuantityKind::word:
       key.words = words_of(q);
       key.type = key.words.empty() ? Type::string : Type::word;
@@ -67,20 +96,27 @@ Key value_key(const Quantity& q, const std::string& path) {
 }
 
 Table quantity_keys() {
-  Table table = {{.path = "spec.spellings", .type = Type::map,
-                  .doc = "for each quantity the config.json keys to try, in order; dots go into nested maps; [] means "
+  Table table = {{.path = "spec.spellings",
+                  .type = Type::map,
+                  .doc = "for each quantity the config.json keys to try, in order; dots go into "
+                         "nested maps; [] means "
                          "never read"}};
   for (const Quantity& q : quantities()) {
     const std::string path = "spec.spellings." + std::string(q.name);
     table.push_back({.path = path, .type = Type::list, .unique = true, .doc = std::string(q.doc)});
     table.push_back({.path = path + "[]"});
   }
-  table.push_back({.path = "spec.defaults", .type = Type::map,
-                   .doc = "values of quantities that config.json does not give; the keys are those of spec.spellings"});
+  table.push_back({.path = "spec.defaults",
+                   .type = Type::map,
+                   .doc = "values of quantities that config.json does not give; the keys are those "
+                          "of spec.spellings"});
   for (const Quantity& q : quantities())
-    if (q.kind != QuantityKind::layer_list) table.push_back(value_key(q, "spec.defaults." + std::string(q.name)));
-  table.push_back({.path = "spec.words", .type = Type::map,
-                   .doc = "for each quantity that is a word or a flag, what the words in a config.json mean; others are refused"});
+    if (q.kind != QuantityKind::layer_list)
+      table.push_back(value_key(q, "spec.defaults." + std::string(q.name)));
+  table.push_back({.path = "spec.words",
+                   .type = Type::map,
+                   .doc = "for each quantity that is a word or a flag, what the words in a "
+                          "config.json mean; others are refused"});
   for (const Quantity& q : quantities()) {
     if (q.kind != QuantityKind::word && q.kind != QuantityKind::flag) continue;
     table.push_back({.path = "spec.words." + std::string(q.name), .type = Type::map});
@@ -89,61 +125,122 @@ Table quantity_keys() {
   return table;
 }
 
-const std::vector<std::string> kParts = {"gate", "up", "down"};
-
 Table rule_keys(const std::string& path, const std::vector<std::string>& parts) {
   return {
       {.path = path, .type = Type::map},
-      {.path = path + ".name", .required = true, .doc = "whole tensor name; {layer} and {expert} stand for numbers"},
-      {.path = path + ".parts", .type = Type::list, .required = true, .min = 1, .max = 2, .unique = true,
+      {.path = path + ".name",
+       .required = true,
+       .doc = "whole tensor name; {layer} and {expert} stand for numbers"},
+      {.path = path + ".parts",
+       .type = Type::list,
+       .required = true,
+       .min = 1,
+       .max = 2,
+       .unique = true,
        .doc = "what it holds; two parts are halves along the output dimension, in this order"},
       {.path = path + ".parts[]", .type = Type::word, .words = parts},
-      {.path = path + ".role", .type = Type::word, .fallback = "weight", .words = {"weight", "bias"},
+      {.path = path + ".role",
+       .type = Type::word,
+       .fallback = "weight",
+       .words = {"weight", "bias"},
        .doc = "weight or bias"},
-      {.path = path + ".transposed", .type = Type::boolean, .fallback = "false", .doc = "[in, out] instead of [out, in]"},
-      {.path = path + ".interleaved", .type = Type::boolean, .fallback = "false",
+      {.path = path + ".transposed",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "[in, out] instead of [out, in]"},
+      {.path = path + ".interleaved",
+       .type = Type::boolean,
+       .fallback = "false",
        .doc = "the two halves alternate row by row"},
-      {.path = path + ".optional", .type = Type::boolean, .fallback = "false", .doc = "may be absent"},
+      {.path = path + ".optional",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "may be absent"},
   };
 }
 
-Table tensor_keys() {
+Table layout_keys() {
   Table table = {
-      {.path = "spec.tensors", .type = Type::map, .doc = "which tensor of the checkpoint feeds what"},
-      {.path = "spec.tensors.experts", .type = Type::list, .fallback = "[]",
-       .doc = "layouts in which releases store experts; the first of which a tensor is present is the checkpoint's"},
+      {.path = "spec.tensors",
+       .type = Type::map,
+       .doc = "which tensor of the checkpoint feeds what"},
+      {.path = "spec.tensors.experts",
+       .type = Type::list,
+       .fallback = "[]",
+       .doc = "layouts in which releases store experts; the first of which a tensor is present is "
+              "the checkpoint's"},
       {.path = "spec.tensors.experts[]", .type = Type::map},
-      {.path = "spec.tensors.experts[].layout", .required = true, .pattern = kShortName, .doc = "its name in reports"},
-      {.path = "spec.tensors.experts[].prefixes", .type = Type::list, .required = true, .min = 1, .unique = true,
+      {.path = "spec.tensors.experts[].layout",
+       .required = true,
+       .pattern = kShortName,
+       .doc = "its name in reports"},
+      {.path = "spec.tensors.experts[].prefixes",
+       .type = Type::list,
+       .required = true,
+       .min = 1,
+       .unique = true,
        .doc = "beginnings of tensor names; with each of them the rules make one layout"},
       {.path = "spec.tensors.experts[].prefixes[]"},
-      {.path = "spec.tensors.experts[].rules", .type = Type::list, .required = true, .min = 1, .doc = "the tensors"},
+      {.path = "spec.tensors.experts[].rules",
+       .type = Type::list,
+       .required = true,
+       .min = 1,
+       .doc = "the tensors"},
   };
-  append(table, rule_keys("spec.tensors.experts[].rules[]", kParts));
-  table.push_back({.path = "spec.tensors.experts[].rules[].stacked", .type = Type::boolean, .fallback = "false",
+  append(table, rule_keys("spec.tensors.experts[].rules[]", {"gate", "up", "down"}));
+  table.push_back({.path = "spec.tensors.experts[].rules[].stacked",
+                   .type = Type::boolean,
+                   .fallback = "false",
                    .doc = "one tensor holds all experts, the expert is its first dimension"});
+  return table;
+}
+
+Table router_keys() {
   const std::string router = "spec.tensors.router";
-  append(table, {
+  return {
       {.path = router, .type = Type::list, .fallback = "[]", .doc = "tensors of the router"},
       {.path = router + "[]", .type = Type::map},
       {.path = router + "[].name", .required = true, .doc = "whole tensor name"},
-      {.path = router + "[].tensor", .type = Type::word, .required = true,
-       .words = {"gate_weight", "gate_bias", "selection_bias", "expert_scale", "input_scale", "token_table"},
+      {.path = router + "[].tensor",
+       .type = Type::word,
+       .required = true,
+       .words = {"gate_weight", "gate_bias", "selection_bias", "expert_scale", "input_scale",
+                 "token_table"},
        .doc = "what it is"},
-      {.path = router + "[].optional", .type = Type::boolean, .fallback = "false", .doc = "may be absent"},
-      {.path = "spec.tensors.shared", .type = Type::list, .fallback = "[]", .doc = "tensors of shared experts"},
-  });
+      {.path = router + "[].optional",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "may be absent"},
+  };
+}
+
+Table shared_keys() {
+  Table table = {{.path = "spec.tensors.shared",
+                  .type = Type::list,
+                  .fallback = "[]",
+                  .doc = "tensors of shared experts"}};
   append(table, rule_keys("spec.tensors.shared[]", {"gate", "up", "down", "sigmoid_gate"}));
-  append(table, {
-      {.path = "spec.tensors.ignore", .type = Type::list, .fallback = "[]",
-       .doc = "tensors that are no part of MoE layers"},
-      {.path = "spec.tensors.ignore[]", .type = Type::map},
-      {.path = "spec.tensors.ignore[].names", .type = Type::list, .required = true, .min = 1, .unique = true,
-       .doc = "tensor names; * stands for any text, {extra_layer} for a layer that is not below num_layers"},
-      {.path = "spec.tensors.ignore[].names[]"},
-      {.path = "spec.tensors.ignore[].reason", .required = true, .doc = "why they are not read"},
-  });
   return table;
+}
+
+Table ignore_keys() {
+  const std::string ignore = "spec.tensors.ignore";
+  return {
+      {.path = ignore,
+       .type = Type::list,
+       .fallback = "[]",
+       .doc = "tensors that are no part of MoE layers"},
+      {.path = ignore + "[]", .type = Type::map},
+      {.path = ignore + "[].names",
+       .type = Type::list,
+       .required = true,
+       .min = 1,
+       .unique = true,
+       .doc = "tensor names; * stands for any text, {extra_layer} for a layer that is not below "
+              "num_layers"},
+      {.path = ignore + "[].names[]"},
+      {.path = ignore + "[].reason", .required = true, .doc = "why they are not read"},
+  };
 }
 
 }  // namespace
@@ -153,7 +250,8 @@ const Table& family_table() {
     Table all = head_table("Family");
     append(all, recognition_keys());
     append(all, quantity_keys());
-    append(all, tensor_keys());
+    for (const Table& part : {layout_keys(), router_keys(), shared_keys(), ignore_keys()})
+      append(all, part);
     return all;
   }();
   return table;

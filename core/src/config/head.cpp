@@ -15,7 +15,8 @@ const std::vector<std::string> kinds() { return {"Run", "Model", "Family"}; }
 const Node& text_at(const Node& document, const char* key, const std::string& example) {
   const Node* node = document.find(key);
   if (node == nullptr)
-    fail_at(document.place(), std::string("the key '") + key + "' is missing", "begin with: " + example);
+    fail_at(document.place(), std::string("the key '") + key + "' is missing",
+            "begin with: " + example);
   if (node->type != Node::Type::string)
     fail_at(node->place(), std::string("'") + key + "' is " + node->said() + ", expected a text",
             "write: " + example);
@@ -45,11 +46,12 @@ std::string group_fault(const spec::Routing& r) {
     return "num_experts " + number(r.num_experts) + " cannot be cut into num_groups " +
            number(r.num_groups) + " equal groups";
   if (r.top_groups < 1 || r.top_groups > r.num_groups)
-    return "top_groups " + number(r.top_groups) + " is not in 1 to num_groups " + number(r.num_groups);
+    return "top_groups " + number(r.top_groups) + " is not in 1 to num_groups " +
+           number(r.num_groups);
   const int64_t reachable = r.top_groups * (r.num_experts / r.num_groups);
   if (reachable < r.top_k)
-    return "top_k " + number(r.top_k) + " experts cannot be chosen from top_groups " + number(r.top_groups) +
-           " groups of " + number(r.num_experts / r.num_groups);
+    return "top_k " + number(r.top_k) + " experts cannot be chosen from top_groups " +
+           number(r.top_groups) + " groups of " + number(r.num_experts / r.num_groups);
   if (r.num_groups > 1 && r.group_score.empty())
     return "num_groups is " + number(r.num_groups) + ", but there is no group_score";
   return "";
@@ -59,9 +61,16 @@ std::string group_fault(const spec::Routing& r) {
 
 Table head_table(const std::string& kind) {
   return {
-      {.path = "apiVersion", .type = Type::word, .required = true, .words = {"moert/v1"},
+      {.path = "apiVersion",
+       .type = Type::word,
+       .required = true,
+       .words = {"moert/v1"},
        .doc = "version of the words in this file"},
-      {.path = "kind", .type = Type::word, .required = true, .words = {kind}, .doc = "what the file describes"},
+      {.path = "kind",
+       .type = Type::word,
+       .required = true,
+       .words = {kind},
+       .doc = "what the file describes"},
       {.path = "metadata", .type = Type::map, .required = true},
       {.path = "metadata.name", .required = true, .doc = "a name for reports"},
       {.path = "spec", .type = Type::map, .required = true},
@@ -83,11 +92,14 @@ std::vector<std::string> dtype_names() {
 void check_head(const Node& document, const std::string& kind) {
   const std::string found = checked_kind(document);
   if (found != kind)
-    fail_at(document.find("kind")->place(), "this is a " + found + ", a " + kind + " is needed here",
+    fail_at(document.find("kind")->place(),
+            "this is a " + found + ", a " + kind + " is needed here",
             "name a file of kind " + kind);
 }
 
-std::string kind_of(const std::filesystem::path& file) { return checked_kind(read_yaml_file(file)); }
+std::string kind_of(const std::filesystem::path& file) {
+  return checked_kind(read_yaml_file(file));
+}
 
 std::string layer_fault(const spec::MoELayer& layer) {
   const spec::Routing& r = layer.routing;

@@ -45,14 +45,17 @@ class Builder : public nlohmann::json_sax<Json> {
     open_.back().second = std::move(name);
     return true;
   }
-  bool parse_error(std::size_t position, const std::string& token, const nlohmann::detail::exception& error) override {
+  bool parse_error(std::size_t position, const std::string& token,
+                   const nlohmann::detail::exception& error) override {
     constexpr int kNumberOverflow = 406;
     fault_byte_ = position;
     if (error.id == kNumberOverflow) {
-      fault_ = {"the number " + token.substr(0, 60) + " is outside the range of a double", "write a smaller one"};
+      fault_ = {"the number " + token.substr(0, 60) + " is outside the range of a double",
+                "write a smaller one"};
       return false;
     }
-    fault_ = {"this is no JSON: unexpected '" + token.substr(0, 60) + "'", "correct the file, or fetch it again"};
+    fault_ = {"this is no JSON: unexpected '" + token.substr(0, 60) + "'",
+              "correct the file, or fetch it again"};
     return false;
   }
 
@@ -72,9 +75,12 @@ class Builder : public nlohmann::json_sax<Json> {
     return add(std::move(value));
   }
   bool add(Json value) {
-    if (open_.empty()) root_ = std::move(value);
-    else if (open_.back().first.is_array()) open_.back().first.push_back(std::move(value));
-    else open_.back().first[open_.back().second] = std::move(value);
+    if (open_.empty())
+      root_ = std::move(value);
+    else if (open_.back().first.is_array())
+      open_.back().first.push_back(std::move(value));
+    else
+      open_.back().first[open_.back().second] = std::move(value);
     return true;
   }
 
@@ -120,8 +126,9 @@ nlohmann::json parse_config_json(const std::string& text, const std::string& nam
 nlohmann::json read_config_json(const std::filesystem::path& file) {
   Json config = parse_config_json(read_text_file(file, kMaxConfigBytes), file.string());
   if (!config.is_object())
-    throw Error(Fault::input, "the file holds " + std::string(config.type_name()) + ", expected an object", file.string(),
-                "config.json describes a model by keys and values");
+    throw Error(Fault::input,
+                "the file holds " + std::string(config.type_name()) + ", expected an object",
+                file.string(), "config.json describes a model by keys and values");
   return config;
 }
 

@@ -29,7 +29,8 @@ bool is_absent(const Quantity& q, const Json& value) {
     return true;
   }
   if (q.kind == QuantityKind::count) return is_zero(value);
-  return q.kind == QuantityKind::word && value.is_string() && value.get_ref<const std::string&>().empty();
+  return q.kind == QuantityKind::word && value.is_string() &&
+         value.get_ref<const std::string&>().empty();
 }
 
 Json json_of(const Node& node) {
@@ -81,14 +82,17 @@ std::string Lookup::spellings_text(std::string_view name) const {
   return joined(found->second);
 }
 
-void Lookup::fail(std::string_view name, const std::string& problem, const std::string& remedy) const {
+void Lookup::fail(std::string_view name, const std::string& problem,
+                  const std::string& remedy) const {
   throw Error(Fault::usage, std::string(name) + " " + problem, place_, remedy);
 }
 
 void Lookup::fail_missing(std::string_view name) const {
-  throw Error(Fault::usage, "nothing gives " + std::string(name) + " (" + std::string(quantity(name).doc) + ")", place_,
-              "spellings tried: " + spellings_text(name) + "; add one of them, or a spelling to the family '" +
-                  family_.name + "'");
+  throw Error(Fault::usage,
+              "nothing gives " + std::string(name) + " (" + std::string(quantity(name).doc) + ")",
+              place_,
+              "spellings tried: " + spellings_text(name) +
+                  "; add one of them, or a spelling to the family '" + family_.name + "'");
 }
 
 Json Lookup::translated(const Quantity& q, const std::string& key, const Json& value) const {
@@ -99,7 +103,9 @@ Json Lookup::translated(const Quantity& q, const std::string& key, const Json& v
   if (meaning != words->second.end()) return json_of(meaning->second);
   std::vector<std::string> known;
   for (const auto& [each, _] : words->second) known.push_back(each);
-  throw Error(Fault::usage, key + " is '" + word.substr(0, 100) + "', which the family '" + family_.name + "' does not know",
+  throw Error(Fault::usage,
+              key + " is '" + word.substr(0, 100) + "', which the family '" + family_.name +
+                  "' does not know",
               place_, "words known for " + std::string(q.name) + ": " + joined(known));
 }
 
@@ -108,15 +114,18 @@ Json Lookup::find(const Quantity& q) {
   Json result;
   std::string from;
   const auto spellings = family_.spellings.find(name);
-  for (const std::string& spelling : spellings == family_.spellings.end() ? std::vector<std::string>{} : spellings->second) {
+  for (const std::string& spelling :
+       spellings == family_.spellings.end() ? std::vector<std::string>{} : spellings->second) {
     for (const Scope& scope : scopes_) {
       const Json* value = value_at(*scope.object, spelling);
       if (value == nullptr || is_absent(q, *value)) continue;
       const std::string key = scope.prefix + spelling;
       Json found = translated(q, key, *value);
       if (!from.empty() && found != result)
-        fail(name, "has two values: " + from + " is " + shown(result) + ", " + key + " is " + shown(found),
-             "remove one of the two keys");
+        fail(
+            name,
+            "has two values: " + from + " is " + shown(result) + ", " + key + " is " + shown(found),
+            "remove one of the two keys");
       if (from.empty()) {
         result = std::move(found);
         from = key;
@@ -126,7 +135,8 @@ Json Lookup::find(const Quantity& q) {
   }
   if (!from.empty()) {
     origin_[name] = "config.json: " + from;
-  } else if (const auto fallback = family_.defaults.find(name); fallback != family_.defaults.end()) {
+  } else if (const auto fallback = family_.defaults.find(name);
+             fallback != family_.defaults.end()) {
     result = json_of(fallback->second.value);
     origin_[name] = fallback->second.origin;
   }
@@ -134,12 +144,16 @@ Json Lookup::find(const Quantity& q) {
 }
 
 int64_t Lookup::integer(const Quantity& q, const Json& value, int64_t low, int64_t high) const {
-  if (!value.is_number_integer()) fail(q.name, "is " + shown(value) + ", expected a whole number", "correct the value");
-  const bool huge = value.is_number_unsigned() &&
-                    value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
+  if (!value.is_number_integer())
+    fail(q.name, "is " + shown(value) + ", expected a whole number", "correct the value");
+  const bool huge =
+      value.is_number_unsigned() &&
+      value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
   const int64_t number = huge ? high + 1 : value.get<int64_t>();
   if (number < low || number > high)
-    fail(q.name, "is " + value.dump() + ", expected " + std::to_string(low) + " to " + std::to_string(high), "correct the value");
+    fail(q.name,
+         "is " + value.dump() + ", expected " + std::to_string(low) + " to " + std::to_string(high),
+         "correct the value");
   return number;
 }
 
@@ -159,14 +173,16 @@ int64_t Lookup::count(std::string_view name, int64_t limit) {
 bool Lookup::flag(std::string_view name) {
   const Json value = find(quantity(name));
   if (value.is_null()) fail_missing(name);
-  if (!value.is_boolean()) fail(name, "is " + shown(value) + ", expected true or false", "correct the value");
+  if (!value.is_boolean())
+    fail(name, "is " + shown(value) + ", expected true or false", "correct the value");
   return value.get<bool>();
 }
 
 double Lookup::real(std::string_view name) {
   const Json value = find(quantity(name));
   if (value.is_null()) fail_missing(name);
-  if (!value.is_number()) fail(name, "is " + shown(value) + ", expected a number", "correct the value");
+  if (!value.is_number())
+    fail(name, "is " + shown(value) + ", expected a number", "correct the value");
   const double number = value.get<double>();
   if (!std::isfinite(number) || std::abs(number) > 1e30)
     fail(name, "is " + shown(value) + ", expected at most 1e30", "correct the value");
@@ -176,7 +192,8 @@ double Lookup::real(std::string_view name) {
 std::string Lookup::word_or(std::string_view name, const std::string& otherwise) {
   const Json value = find(quantity(name));
   if (value.is_null()) return otherwise;
-  if (!value.is_string()) fail(name, "is " + shown(value) + ", expected a word", "correct the value");
+  if (!value.is_string())
+    fail(name, "is " + shown(value) + ", expected a word", "correct the value");
   return value.get<std::string>();
 }
 
@@ -191,9 +208,12 @@ std::vector<int64_t> Lookup::per_layer(std::string_view name, int64_t layers, in
   const Json value = find(q);
   if (value.is_null()) return {};
   if (!value.is_array())
-    return std::vector<int64_t>(static_cast<size_t>(layers), integer(q, value, q.kind == QuantityKind::size ? 0 : 1, limit));
+    return std::vector<int64_t>(static_cast<size_t>(layers),
+                                integer(q, value, q.kind == QuantityKind::size ? 0 : 1, limit));
   if (value.size() != static_cast<size_t>(layers))
-    fail(name, "is a list of " + std::to_string(value.size()) + " entries, but there are " + std::to_string(layers) + " layers",
+    fail(name,
+         "is a list of " + std::to_string(value.size()) + " entries, but there are " +
+             std::to_string(layers) + " layers",
          "a list has one entry for each layer");
   std::vector<int64_t> numbers;
   for (const Json& item : value) numbers.push_back(item.is_null() ? 0 : integer(q, item, 0, limit));

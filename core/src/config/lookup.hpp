@@ -32,7 +32,8 @@ bool says_nothing(const nlohmann::json& value);
 // spellings disagree. Where each value came from is added to `origin`.
 class Lookup {
  public:
-  Lookup(std::vector<Scope> scopes, const Family& family, std::string place, std::map<std::string, std::string>& origin)
+  Lookup(std::vector<Scope> scopes, const Family& family, std::string place,
+         std::map<std::string, std::string>& origin)
       : scopes_(std::move(scopes)), family_(family), place_(std::move(place)), origin_(origin) {}
 
   // Without a value these throw, listing the spellings that were tried.
@@ -49,12 +50,14 @@ class Lookup {
   nlohmann::json raw(std::string_view name);
 
   [[noreturn]] void fail_missing(std::string_view name) const;
-  [[noreturn]] void fail(std::string_view name, const std::string& problem, const std::string& remedy) const;
+  [[noreturn]] void fail(std::string_view name, const std::string& problem,
+                         const std::string& remedy) const;
   const std::string& place() const { return place_; }
 
  private:
   nlohmann::json find(const Quantity& q);
-  nlohmann::json translated(const Quantity& q, const std::string& key, const nlohmann::json& value) const;
+  nlohmann::json translated(const Quantity& q, const std::string& key,
+                            const nlohmann::json& value) const;
   int64_t integer(const Quantity& q, const nlohmann::json& value, int64_t low, int64_t high) const;
   std::string spellings_text(std::string_view name) const;
 

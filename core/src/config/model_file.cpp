@@ -9,36 +9,82 @@ namespace {
 
 Table model_keys() {
   return {
-      {.path = "spec.family", .pattern = kNamePattern,
+      {.path = "spec.family",
+       .pattern = kNamePattern,
        .doc = "family whose file names the tensors; needed where there are MoE layers"},
-      {.path = "spec.checkpoint", .type = Type::path, .required = true,
+      {.path = "spec.checkpoint",
+       .type = Type::path,
+       .required = true,
        .doc = "folder with the safetensors files"},
-      {.path = "spec.hidden_size", .type = Type::integer, .required = true, .min = 0, .max = kMaxWidth,
+      {.path = "spec.hidden_size",
+       .type = Type::integer,
+       .required = true,
+       .min = 0,
+       .max = kMaxWidth,
        .doc = "H: width of a token's row; 0 only where there are no MoE layers"},
-      {.path = "spec.num_layers", .type = Type::integer, .required = true, .min = 0, .max = kMaxLayers,
+      {.path = "spec.num_layers",
+       .type = Type::integer,
+       .required = true,
+       .min = 0,
+       .max = kMaxLayers,
        .doc = "number of layers, dense ones included"},
-      {.path = "spec.dtype", .type = Type::word, .words = dtype_names(),
+      {.path = "spec.dtype",
+       .type = Type::word,
+       .words = dtype_names(),
        .doc = "what the model's own config says; the files decide"},
-      {.path = "spec.dense_layers", .type = Type::ranges, .pattern = kRanges,
+      {.path = "spec.dense_layers",
+       .type = Type::ranges,
+       .pattern = kRanges,
        .doc = "layers without experts; every other layer stands in one entry of spec.layers"},
-      {.path = "spec.layers", .type = Type::list, .fallback = "[]",
+  };
+}
+
+Table layer_keys() {
+  return {
+      {.path = "spec.layers",
+       .type = Type::list,
+       .fallback = "[]",
        .doc = "MoE layers, those with equal numbers in one entry"},
       {.path = "spec.layers[]", .type = Type::map},
-      {.path = "spec.layers[].layers", .type = Type::ranges, .required = true, .pattern = kRanges,
+      {.path = "spec.layers[].layers",
+       .type = Type::ranges,
+       .required = true,
+       .pattern = kRanges,
        .doc = "the layers that this entry describes: 3 or 1-5,7"},
-      {.path = "spec.layers[].intermediate_size", .type = Type::integer, .required = true, .min = 1,
-       .max = kMaxWidth, .doc = "I: width of one routed expert"},
-      {.path = "spec.layers[].gated", .type = Type::boolean, .fallback = "true",
+      {.path = "spec.layers[].intermediate_size",
+       .type = Type::integer,
+       .required = true,
+       .min = 1,
+       .max = kMaxWidth,
+       .doc = "I: width of one routed expert"},
+      {.path = "spec.layers[].gated",
+       .type = Type::boolean,
+       .fallback = "true",
        .doc = "whether an expert is down(act(gate) * up), or down(act(up))"},
-      {.path = "spec.layers[].bias", .type = Type::boolean, .fallback = "false", .doc = "whether experts have biases"},
+      {.path = "spec.layers[].bias",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "whether experts have biases"},
       {.path = "spec.layers[].scheme",
        .doc = "weight format; without it, as the checkpoint's tensors say"},
       {.path = "spec.layers[].activation", .type = Type::map},
-      {.path = "spec.layers[].activation.name", .type = Type::word, .fallback = "silu", .words = activation_names(),
+      {.path = "spec.layers[].activation.name",
+       .type = Type::word,
+       .fallback = "silu",
+       .words = activation_names(),
        .doc = "function between an expert's projections"},
-      {.path = "spec.layers[].activation.alpha", .type = Type::number, .fallback = "0", .doc = "its parameter, if it has one"},
-      {.path = "spec.layers[].activation.beta", .type = Type::number, .fallback = "0", .doc = "its parameter, if it has one"},
-      {.path = "spec.layers[].activation.limit", .type = Type::number, .fallback = "0", .min = 0,
+      {.path = "spec.layers[].activation.alpha",
+       .type = Type::number,
+       .fallback = "0",
+       .doc = "its parameter, if it has one"},
+      {.path = "spec.layers[].activation.beta",
+       .type = Type::number,
+       .fallback = "0",
+       .doc = "its parameter, if it has one"},
+      {.path = "spec.layers[].activation.limit",
+       .type = Type::number,
+       .fallback = "0",
+       .min = 0,
        .doc = "clamp; 0 is none"},
   };
 }
@@ -46,42 +92,108 @@ Table model_keys() {
 Table routing_keys() {
   const std::string r = "spec.layers[].routing";
   return {
-      {.path = r, .type = Type::map, .required = true, .doc = "how a token's experts are chosen and weighed"},
-      {.path = r + ".method", .type = Type::word, .fallback = "topk", .words = {"topk"}, .doc = "rule of choice"},
-      {.path = r + ".scoring", .type = Type::word, .fallback = "softmax", .words = scoring_names(),
+      {.path = r,
+       .type = Type::map,
+       .required = true,
+       .doc = "how a token's experts are chosen and weighed"},
+      {.path = r + ".method",
+       .type = Type::word,
+       .fallback = "topk",
+       .words = {"topk"},
+       .doc = "rule of choice"},
+      {.path = r + ".scoring",
+       .type = Type::word,
+       .fallback = "softmax",
+       .words = scoring_names(),
        .doc = "from logits to scores"},
-      {.path = r + ".num_experts", .type = Type::integer, .required = true, .min = 1, .max = kMaxExperts,
+      {.path = r + ".num_experts",
+       .type = Type::integer,
+       .required = true,
+       .min = 1,
+       .max = kMaxExperts,
        .doc = "E: routed experts of the layer"},
-      {.path = r + ".top_k", .type = Type::integer, .required = true, .min = 1, .max = kMaxExperts,
+      {.path = r + ".top_k",
+       .type = Type::integer,
+       .required = true,
+       .min = 1,
+       .max = kMaxExperts,
        .doc = "k: experts that a token visits"},
-      {.path = r + ".renormalize", .type = Type::boolean, .fallback = "false",
+      {.path = r + ".renormalize",
+       .type = Type::boolean,
+       .fallback = "false",
        .doc = "whether a token's weights are divided by their sum"},
-      {.path = r + ".renormalize_eps", .type = Type::number, .fallback = "0", .min = 0, .max = 1,
+      {.path = r + ".renormalize_eps",
+       .type = Type::number,
+       .fallback = "0",
+       .min = 0,
+       .max = 1,
        .doc = "added to that sum"},
-      {.path = r + ".routed_scale", .type = Type::number, .fallback = "1", .min = 1e-30, .max = 1e30,
+  };
+}
+
+Table weighing_keys() {
+  const std::string r = "spec.layers[].routing";
+  return {
+      {.path = r + ".routed_scale",
+       .type = Type::number,
+       .fallback = "1",
+       .min = 1e-30,
+       .max = 1e30,
        .doc = "factor on what the routed experts give"},
-      {.path = r + ".scale_on", .type = Type::word, .fallback = "weights", .words = {"weights", "output"},
+      {.path = r + ".scale_on",
+       .type = Type::word,
+       .fallback = "weights",
+       .words = {"weights", "output"},
        .doc = "where the factor is applied"},
-      {.path = r + ".selection_bias", .type = Type::boolean, .fallback = "false",
+      {.path = r + ".selection_bias",
+       .type = Type::boolean,
+       .fallback = "false",
        .doc = "whether a bias per expert is added for the choice, but not for the weights"},
-      {.path = r + ".gate_bias", .type = Type::boolean, .fallback = "false", .doc = "whether logits have a bias"},
-      {.path = r + ".num_groups", .type = Type::integer, .fallback = "1", .min = 1, .max = kMaxExperts,
+      {.path = r + ".gate_bias",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "whether logits have a bias"},
+      {.path = r + ".num_groups",
+       .type = Type::integer,
+       .fallback = "1",
+       .min = 1,
+       .max = kMaxExperts,
        .doc = "groups that the experts are cut into; 1 is no grouping"},
-      {.path = r + ".top_groups", .type = Type::integer, .fallback = "1", .min = 1, .max = kMaxExperts,
+      {.path = r + ".top_groups",
+       .type = Type::integer,
+       .fallback = "1",
+       .min = 1,
+       .max = kMaxExperts,
        .doc = "groups that stay in the choice"},
-      {.path = r + ".group_score", .type = Type::word, .words = group_score_names(),
-       .doc = "a group's score: its best expert's, or the sum of its two best (of what there is, in groups of one)"},
+      {.path = r + ".group_score",
+       .type = Type::word,
+       .words = group_score_names(),
+       .doc = "a group's score: its best expert's, or the sum of its two best (of what there is, "
+              "in groups of one)"},
   };
 }
 
 Table shared_keys() {
   const std::string s = "spec.layers[].shared_experts";
   return {
-      {.path = s, .type = Type::map, .doc = "experts that every token visits; none without this key"},
-      {.path = s + ".count", .type = Type::integer, .required = true, .min = 1, .max = kMaxExperts, .doc = "how many there are"},
-      {.path = s + ".intermediate_size", .type = Type::integer, .required = true, .min = 1, .max = kMaxWidth,
+      {.path = s,
+       .type = Type::map,
+       .doc = "experts that every token visits; none without this key"},
+      {.path = s + ".count",
+       .type = Type::integer,
+       .required = true,
+       .min = 1,
+       .max = kMaxExperts,
+       .doc = "how many there are"},
+      {.path = s + ".intermediate_size",
+       .type = Type::integer,
+       .required = true,
+       .min = 1,
+       .max = kMaxWidth,
        .doc = "their width, all of them together"},
-      {.path = s + ".sigmoid_gate", .type = Type::boolean, .fallback = "false",
+      {.path = s + ".sigmoid_gate",
+       .type = Type::boolean,
+       .fallback = "false",
        .doc = "whether their output is multiplied by the sigmoid of a gate"},
   };
 }
@@ -135,7 +247,8 @@ spec::MoELayer read_layer(const Node& node) {
     set(layer.shared->sigmoid_gate, shared->find("sigmoid_gate"));
   }
   const std::string fault = layer_fault(layer);
-  if (!fault.empty()) fail_at(node.find("routing")->place(), fault, "correct the numbers of this entry");
+  if (!fault.empty())
+    fail_at(node.find("routing")->place(), fault, "correct the numbers of this entry");
   return layer;
 }
 
@@ -148,7 +261,8 @@ class Cover {
     for (const int64_t layer : layers) {
       std::string& place = places_[static_cast<size_t>(layer)];
       if (!place.empty())
-        fail_at(ranges.place(), "layer " + std::to_string(layer) + " is described twice", "it also stands at " + place);
+        fail_at(ranges.place(), "layer " + std::to_string(layer) + " is described twice",
+                "it also stands at " + place);
       place = ranges.place();
     }
   }
@@ -183,7 +297,8 @@ void read_layers(spec::Model& model, const Node& document) {
   }
   cover.require_all(*document.find("spec"));
   if (!layers.empty() && (model.hidden_size == 0 || model.family.empty()))
-    fail_at(document.find("spec")->place(), "a model with MoE layers needs a family and a hidden_size", "add them");
+    fail_at(document.find("spec")->place(),
+            "a model with MoE layers needs a family and a hidden_size", "add them");
   for (auto& [id, layer] : layers) model.layers.push_back(std::move(layer));
 }
 
@@ -192,7 +307,9 @@ void read_layers(spec::Model& model, const Node& document) {
 const Table& model_table() {
   static const Table table = [] {
     Table all = head_table("Model");
-    for (const Table& part : {model_keys(), routing_keys(), shared_keys()}) all.insert(all.end(), part.begin(), part.end());
+    for (const Table& part :
+         {model_keys(), layer_keys(), routing_keys(), weighing_keys(), shared_keys()})
+      all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
   return table;
@@ -210,8 +327,10 @@ spec::Model read_model(const std::filesystem::path& file) {
   set(model.num_layers, at(document, "spec.num_layers"));
   set(model.dtype, at(document, "spec.dtype"));
   read_layers(model, document);
-  for (const char* key : {"family", "checkpoint", "hidden_size", "num_layers", "dtype", "dense_layers", "layers"})
-    if (const Node* node = at(document, std::string("spec.") + key)) model.origin[key] = node->place();
+  for (const char* key :
+       {"family", "checkpoint", "hidden_size", "num_layers", "dtype", "dense_layers", "layers"})
+    if (const Node* node = at(document, std::string("spec.") + key))
+      model.origin[key] = node->place();
   return model;
 }
 

@@ -12,13 +12,16 @@ namespace {
 
 // A text in double quotes, unless it is a plain word that stays text without them.
 std::string quoted(const std::string& text) {
-  const bool plain = !text.empty() && text.find_first_not_of(
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") == std::string::npos;
+  const bool plain =
+      !text.empty() && text.find_first_not_of(
+                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") ==
+                           std::string::npos;
   if (plain && std::isalpha(static_cast<unsigned char>(text[0])) != 0) {
     Node node;
     node.text = text;
     resolve_plain(node);
-    if (node.type == Node::Type::string && text != "null" && text != "Null" && text != "NULL") return text;
+    if (node.type == Node::Type::string && text != "null" && text != "Null" && text != "NULL")
+      return text;
   }
   std::string out = "\"";
   for (const char c : text) {
@@ -58,14 +61,16 @@ class Writer {
 
   std::string text() {
     out_ << "# Written by `moert model describe`; comments say where values came from.\n"
-         << "apiVersion: moert/v1\nkind: Model\nmetadata:\n  name: " << quoted(model_.name) << "\nspec:\n";
+         << "apiVersion: moert/v1\nkind: Model\nmetadata:\n  name: " << quoted(model_.name)
+         << "\nspec:\n";
     indent_ = "  ";
-    line("family", quoted(model_.family), "family");
+    if (!model_.family.empty()) line("family", quoted(model_.family), "family");
     line("checkpoint", quoted(model_.checkpoint.string()), "");
     line("hidden_size", std::to_string(model_.hidden_size), "hidden_size");
     line("num_layers", std::to_string(model_.num_layers), "num_layers");
     if (!model_.dtype.empty()) line("dtype", model_.dtype, "dtype");
-    if (!model_.dense_layers.empty()) line("dense_layers", quoted_ranges(model_.dense_layers), "layers");
+    if (!model_.dense_layers.empty())
+      line("dense_layers", quoted_ranges(model_.dense_layers), "layers");
     write_groups();
     return out_.str();
   }
@@ -135,7 +140,8 @@ class Writer {
     line("renormalize", r.renormalize, "renormalize");
     line("renormalize_eps", shortest(r.renormalize_eps), "renormalize_eps");
     line("routed_scale", shortest(r.routed_scale), "routed_scale");
-    line("scale_on", r.scale_on_output ? std::string("output") : std::string("weights"), "scale_on");
+    line("scale_on", r.scale_on_output ? std::string("output") : std::string("weights"),
+         "scale_on");
     line("selection_bias", r.selection_bias, "selection_bias");
     line("gate_bias", r.gate_bias, "gate_bias");
     line("num_groups", std::to_string(r.num_groups), "num_groups");

@@ -17,7 +17,8 @@ struct Step {
 };
 
 [[noreturn]] void fail_key(const std::string& place, const std::string& key) {
-  fail_at(place, "'" + key + "' is no path of keys", "write it as in: capture[0].path=out/routes.safetensors");
+  fail_at(place, "'" + key + "' is no path of keys",
+          "write it as in: capture[0].path=out/routes.safetensors");
 }
 
 std::optional<size_t> index_at(std::string_view key, size_t& at) {
@@ -58,16 +59,18 @@ Node& descend(Node& node, const Step& step, const Node& value) {
     node.source = value.source;
   }
   if (node.type != wanted)
-    fail_at(value.place(), "the key path goes through " + node.said() + ", which has no " +
-                               (step.index ? "items" : "keys"),
+    fail_at(value.place(),
+            "the key path goes through " + node.said() + ", which has no " +
+                (step.index ? "items" : "keys"),
             "docs/yaml.md lists the keys");
   const size_t index = step.index.value_or(node.items.size());
   if (!step.index)
     for (Node& item : node.items)
       if (item.key == step.key) return item;
   if (index > node.items.size())
-    fail_at(value.place(), "the list has " + std::to_string(node.items.size()) + " items, there is no item " +
-                               std::to_string(index),
+    fail_at(value.place(),
+            "the list has " + std::to_string(node.items.size()) + " items, there is no item " +
+                std::to_string(index),
             "items are counted from 0; the next free one is " + std::to_string(node.items.size()));
   if (index == node.items.size()) {
     node.items.emplace_back();

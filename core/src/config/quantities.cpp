@@ -33,10 +33,12 @@ const std::vector<Quantity>& quantities() {
       {"top_groups", K::count, false, "groups that stay in the choice"},
       {"group_score", K::word, false, "how a group is scored"},
       {"shared_count", K::size, true, "shared experts"},
-      {"shared_width", K::size, true, "width of all shared experts together; without it, count times intermediate_size"},
+      {"shared_width", K::size, true,
+       "width of all shared experts together; without it, count times intermediate_size"},
       {"shared_sigmoid_gate", K::flag, false, "whether the shared output has a sigmoid gate"},
       {"first_dense", K::size, false, "layers below this one are dense"},
-      {"layer_freq", K::pattern, false, "layer i has experts if i is a multiple, or if entry i of the list is 1"},
+      {"layer_freq", K::pattern, false,
+       "layer i has experts if i is a multiple, or if entry i of the list is 1"},
       {"sparse_step", K::count, false, "layer i has experts if i + 1 is a multiple"},
       {"dense_list", K::layer_list, false, "layers that are dense"},
       {"scheme", K::word, false, "weight format that the config announces"},
@@ -45,7 +47,8 @@ const std::vector<Quantity>& quantities() {
 }
 
 const Quantity& quantity(std::string_view name) {
-  return *std::find_if(quantities().begin(), quantities().end(), [&](const Quantity& q) { return q.name == name; });
+  return *std::find_if(quantities().begin(), quantities().end(),
+                       [&](const Quantity& q) { return q.name == name; });
 }
 
 }  // namespace moert::config

@@ -8,8 +8,10 @@ namespace moert::config {
 namespace {
 
 [[noreturn]] void fail_range(const Node& node, int64_t limit) {
-  fail_at(node.place(), "'" + node.text + "' names a layer that is not below num_layers, " + std::to_string(limit),
-          "layers are counted from 0");
+  fail_at(
+      node.place(),
+      "'" + node.text + "' names a layer that is not below num_layers, " + std::to_string(limit),
+      "layers are counted from 0");
 }
 
 int64_t number_at(const Node& node, std::string_view& rest, int64_t limit) {
@@ -37,7 +39,8 @@ std::vector<int64_t> layer_ranges(const Node& node, int64_t limit) {
       last = number_at(node, rest, limit);
     }
     if (last < first || (!layers.empty() && first <= layers.back()))
-      fail_at(node.place(), "the layers '" + node.text + "' do not rise", "write them in rising order, such as 1-5,7");
+      fail_at(node.place(), "the layers '" + node.text + "' do not rise",
+              "write them in rising order, such as 1-5,7");
     for (int64_t layer = first; layer <= last; ++layer) layers.push_back(layer);
     if (!rest.empty()) rest.remove_prefix(1);
   }

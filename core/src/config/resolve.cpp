@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 // Which layers have experts. Each rule takes some away.
 class LayerPattern {
  public:
-  LayerPattern(Lookup& lookup, int64_t layers) : lookup_(lookup), has_experts_(static_cast<size_t>(layers), true) {}
+  LayerPattern(Lookup& lookup, int64_t layers)
+      : lookup_(lookup), has_experts_(static_cast<size_t>(layers), true) {}
 
   void apply(const std::string& rule) {
     if (rule == "first_dense") first_dense();
@@ -48,24 +49,29 @@ class LayerPattern {
       return remove([&](int64_t layer) { return layer % every != 0; });
     }
     if (value.size() != has_experts_.size())
-      lookup_.fail("layer_freq", "is a list of " + std::to_string(value.size()) + " entries, but there are " +
-                                     std::to_string(has_experts_.size()) + " layers",
+      lookup_.fail("layer_freq",
+                   "is a list of " + std::to_string(value.size()) + " entries, but there are " +
+                       std::to_string(has_experts_.size()) + " layers",
                    "a list has one entry for each layer");
     for (size_t i = 0; i < value.size(); ++i) {
       if (value[i] != 0 && value[i] != 1)
-        lookup_.fail("layer_freq", "has the entry " + value[i].dump().substr(0, 60), "entries are 0 (dense) or 1 (experts)");
+        lookup_.fail("layer_freq", "has the entry " + value[i].dump().substr(0, 60),
+                     "entries are 0 (dense) or 1 (experts)");
       if (value[i] == 0) has_experts_[i] = false;
     }
   }
   void dense_list() {
     const Json value = lookup_.raw("dense_list");
     if (value.is_null()) return;
-    if (!value.is_array()) lookup_.fail("dense_list", "is " + value.dump().substr(0, 60), "write a list of layers");
+    if (!value.is_array())
+      lookup_.fail("dense_list", "is " + value.dump().substr(0, 60), "write a list of layers");
     for (const Json& item : value) {
       const bool fits = item.is_number_integer() && item >= 0 && item < has_experts_.size();
       if (!fits)
-        lookup_.fail("dense_list", "has the entry " + item.dump().substr(0, 60) + ", which is no layer below " +
-                                       std::to_string(has_experts_.size()), "layers are counted from 0");
+        lookup_.fail("dense_list",
+                     "has the entry " + item.dump().substr(0, 60) + ", which is no layer below " +
+                         std::to_string(has_experts_.size()),
+                     "layers are counted from 0");
       has_experts_[item.get<size_t>()] = false;
     }
   }
@@ -110,11 +116,13 @@ spec::Activation activation_of(Lookup& lookup) {
   activation.alpha = lookup.real("activation_alpha");
   activation.beta = lookup.real("activation_beta");
   activation.limit = lookup.real("activation_limit");
-  if (activation.limit < 0) lookup.fail("activation_limit", "is below 0", "write a clamp above 0, or 0 for none");
+  if (activation.limit < 0)
+    lookup.fail("activation_limit", "is below 0", "write a clamp above 0, or 0 for none");
   return activation;
 }
 
-std::optional<spec::SharedExperts> shared_of(const PerLayer& numbers, size_t layer, int64_t width, bool gate) {
+std::optional<spec::SharedExperts> shared_of(const PerLayer& numbers, size_t layer, int64_t width,
+                                             bool gate) {
   const int64_t count = numbers.shared_count.empty() ? -1 : numbers.shared_count[layer];
   const int64_t own_width = numbers.shared_width.empty() ? -1 : numbers.shared_width[layer];
   if (count == 0 || own_width == 0 || (count < 0 && own_width < 0)) return std::nullopt;
@@ -145,20 +153,24 @@ std::string scheme_of(Lookup& lookup, const std::vector<Scope>& scopes) {
   return scheme;
 }
 
-void check_refused(const Family& family, const std::vector<Scope>& scopes, const std::string& place) {
+void check_refused(const Family& family, const std::vector<Scope>& scopes,
+                   const std::string& place) {
   for (const auto& [key, reason] : family.refused) {
     for (const Scope& scope : scopes) {
       const Json* value = value_at(*scope.object, key);
       if (value == nullptr || says_nothing(*value)) continue;
-      throw Error(Fault::usage, scope.prefix + key + " is " + value->dump().substr(0, 60) + ", which asks for " + reason,
-                  place, "descriptions cannot say this yet, so the model would compute something else");
+      throw Error(
+          Fault::usage,
+          scope.prefix + key + " is " + value->dump().substr(0, 60) + ", which asks for " + reason,
+          place, "descriptions cannot say this yet, so the model would compute something else");
     }
   }
 }
 
 }  // namespace
 
-void resolve_layers(spec::Model& model, const Family& family, const std::vector<Scope>& scopes, const std::string& place) {
+void resolve_layers(spec::Model& model, const Family& family, const std::vector<Scope>& scopes,
+                    const std::string& place) {
   check_refused(family, scopes, place);
   Lookup lookup(scopes, family, place, model.origin);
   model.num_layers = lookup.count("num_layers", kMaxLayers);
@@ -192,14 +204,16 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
                   "expected at most " + std::to_string(kMaxWidth));
     const std::string fault = layer_fault(layer);
     if (!fault.empty())
-      throw Error(Fault::usage, fault, place, "layer " + std::to_string(i) + " cannot be routed so; correct the config");
+      throw Error(Fault::usage, fault, place,
+                  "layer " + std::to_string(i) + " cannot be routed so; correct the config");
     model.layers.push_back(std::move(layer));
   }
   if (!model.layers.empty() && model.layers.front().shared)
     model.origin.try_emplace("shared_width", "shared_count x intermediate_size");
 }
 
-void resolve_dense(spec::Model& model, const Family& family, const std::vector<Scope>& scopes, const std::string& place) {
+void resolve_dense(spec::Model& model, const Family& family, const std::vector<Scope>& scopes,
+                   const std::string& place) {
   Lookup lookup(scopes, family, place, model.origin);
   model.num_layers = lookup.maybe_count("num_layers", kMaxLayers).value_or(0);
   model.hidden_size = lookup.maybe_count("hidden_size", kMaxWidth).value_or(0);

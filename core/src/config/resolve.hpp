@@ -8,9 +8,11 @@
 namespace moert::config {
 
 // Fills everything but name, family and checkpoint. Throws Error(usage).
-void resolve_layers(spec::Model& model, const Family& family, const std::vector<Scope>& scopes, const std::string& place);
+void resolve_layers(spec::Model& model, const Family& family, const std::vector<Scope>& scopes,
+                    const std::string& place);
 
 // A model without experts: sizes as far as the config gives them under `family`'s spellings.
-void resolve_dense(spec::Model& model, const Family& family, const std::vector<Scope>& scopes, const std::string& place);
+void resolve_dense(spec::Model& model, const Family& family, const std::vector<Scope>& scopes,
+                   const std::string& place);
 
 }  // namespace moert::config

@@ -10,65 +10,130 @@
 namespace moert::config {
 namespace {
 
-const std::string kAutoOrName = std::string("auto|") + kShortName + "(\\.[a-z0-9_]+)+";
+constexpr const char* kAutoOrName = "auto|[a-z][a-z0-9_]*(\\.[a-z0-9_]+)+";
 
-Table make_run_table() {
-  Table table = head_table("Run");
-  const Table keys = {
-      {.path = "spec.model", .type = Type::map, .required = true, .min = 1, .max = 1,
+Table choice_keys() {
+  return {
+      {.path = "spec.model",
+       .type = Type::map,
+       .required = true,
+       .min = 1,
+       .max = 1,
        .doc = "the model: exactly one of the two keys below"},
-      {.path = "spec.model.checkpoint", .type = Type::path,
+      {.path = "spec.model.checkpoint",
+       .type = Type::path,
        .doc = "folder with config.json and safetensors files"},
       {.path = "spec.model.description", .type = Type::path, .doc = "a file of kind Model"},
-      {.path = "spec.device", .fallback = "auto", .pattern = "auto|[a-z][a-z0-9_]*(:[0-9]{1,4})?",
-       .doc = "auto, cpu, or a backend and a number such as cuda:0; a device that is named is never replaced by another"},
-      {.path = "spec.prefer", .type = Type::list, .fallback = "[]", .unique = true,
+      {.path = "spec.device",
+       .fallback = "auto",
+       .pattern = "auto|[a-z][a-z0-9_]*(:[0-9]{1,4})?",
+       .doc = "auto, cpu, or a backend and a number such as cuda:0; a device that is named is "
+              "never replaced by another"},
+      {.path = "spec.prefer",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
        .doc = "plugins by short name, best first; those not named come last"},
       {.path = "spec.prefer[]", .pattern = kShortName},
-      {.path = "spec.layers", .type = Type::map, .doc = "for each kind of part, which candidate serves it"},
-      {.path = "spec.layers.routed_experts", .fallback = "auto", .pattern = kAutoOrName,
+      {.path = "spec.layers",
+       .type = Type::map,
+       .doc = "for each kind of part, which candidate serves it"},
+      {.path = "spec.layers.routed_experts",
+       .fallback = "auto",
+       .pattern = kAutoOrName,
        .doc = "auto, or a candidate such as cpu.ref that must serve every layer"},
-      {.path = "spec.layers.router", .fallback = "auto", .pattern = kAutoOrName, .doc = "the same for routers"},
-      {.path = "spec.layers.shared_experts", .fallback = "auto", .pattern = kAutoOrName,
+      {.path = "spec.layers.router",
+       .fallback = "auto",
+       .pattern = kAutoOrName,
+       .doc = "the same for routers"},
+      {.path = "spec.layers.shared_experts",
+       .fallback = "auto",
+       .pattern = kAutoOrName,
        .doc = "the same for shared experts"},
-      {.path = "spec.layers.runner", .fallback = "auto", .pattern = kAutoOrName,
+      {.path = "spec.layers.runner",
+       .fallback = "auto",
+       .pattern = kAutoOrName,
        .doc = "the same for runners of whole layers"},
-      {.path = "spec.layers.quant", .fallback = "from-checkpoint", .pattern = "from-checkpoint|[a-z0-9][a-z0-9_.-]*",
+      {.path = "spec.layers.quant",
+       .fallback = "from-checkpoint",
+       .pattern = "from-checkpoint|[a-z0-9][a-z0-9_.-]*",
        .doc = "from-checkpoint, or a weight format that the checkpoint must have"},
-      {.path = "spec.fallback", .type = Type::word, .fallback = "error", .words = {"error", "next"},
+      {.path = "spec.fallback",
+       .type = Type::word,
+       .fallback = "error",
+       .words = {"error", "next"},
        .doc = "when a preferred plugin refuses a layer: stop, or take the next candidate"},
+  };
+}
+
+Table data_keys() {
+  return {
       {.path = "spec.inputs", .type = Type::map, .required = true},
-      {.path = "spec.inputs.hidden_states", .type = Type::path, .required = true,
+      {.path = "spec.inputs.hidden_states",
+       .type = Type::path,
+       .required = true,
        .doc = "safetensors file with a tensor layers.N.hidden_states for each MoE layer"},
       {.path = "spec.outputs", .type = Type::map},
-      {.path = "spec.outputs.file", .type = Type::output_path,
+      {.path = "spec.outputs.file",
+       .type = Type::output_path,
        .doc = "safetensors file for each layer's output; nothing is written without it"},
-      {.path = "spec.capture", .type = Type::list, .fallback = "[]",
+      {.path = "spec.capture",
+       .type = Type::list,
+       .fallback = "[]",
        .doc = "where routing decisions go; several entries are served at once"},
       {.path = "spec.capture[]", .type = Type::map},
-      {.path = "spec.capture[].to", .fallback = "memory", .pattern = kShortName,
+      {.path = "spec.capture[].to",
+       .fallback = "memory",
+       .pattern = kShortName,
        .doc = "a capturer by short name: memory is capture.memory"},
-      {.path = "spec.capture[].path", .type = Type::output_path,
+      {.path = "spec.capture[].path",
+       .type = Type::output_path,
        .doc = "safetensors file for what was captured; it is only counted without it"},
-      {.path = "spec.capture[].what", .type = Type::list, .fallback = "[ids]", .min = 1, .unique = true,
+      {.path = "spec.capture[].what",
+       .type = Type::list,
+       .fallback = "[ids]",
+       .min = 1,
+       .unique = true,
        .doc = "what is recorded for every token and layer; ids always are"},
       {.path = "spec.capture[].what[]", .type = Type::word, .words = {"ids", "weights", "margins"}},
-      {.path = "spec.expect", .type = Type::map,
+  };
+}
+
+Table check_keys() {
+  return {
+      {.path = "spec.expect",
+       .type = Type::map,
        .doc = "numbers to compare with; outside the tolerance the exit code is 1"},
-      {.path = "spec.expect.file", .type = Type::path, .required = true,
+      {.path = "spec.expect.file",
+       .type = Type::path,
+       .required = true,
        .doc = "golden safetensors file: layers.N.topk_ids, .topk_weights and .output"},
-      {.path = "spec.expect.tolerance", .type = Type::map, .doc = "without it, tolerances follow from types and sizes"},
-      {.path = "spec.expect.tolerance.output", .type = Type::number, .min = 0, .max = 1e6,
+      {.path = "spec.expect.tolerance",
+       .type = Type::map,
+       .doc = "without it, tolerances follow from types and sizes"},
+      {.path = "spec.expect.tolerance.output",
+       .type = Type::number,
+       .min = 0,
+       .max = 1e6,
        .doc = "largest error of an output row, relative to the row's norm"},
-      {.path = "spec.expect.tolerance.weights", .type = Type::number, .min = 0, .max = 1e6,
+      {.path = "spec.expect.tolerance.weights",
+       .type = Type::number,
+       .min = 0,
+       .max = 1e6,
        .doc = "largest error of a routing weight"},
-      {.path = "spec.threads", .type = Type::integer, .fallback = "0", .min = 0, .max = 4096,
+      {.path = "spec.threads",
+       .type = Type::integer,
+       .fallback = "0",
+       .min = 0,
+       .max = 4096,
        .doc = "threads for work on the processor; 0 is one for each processor"},
-      {.path = "spec.repeat", .type = Type::integer, .fallback = "1", .min = 1, .max = 1'000'000,
+      {.path = "spec.repeat",
+       .type = Type::integer,
+       .fallback = "1",
+       .min = 1,
+       .max = 1'000'000,
        .doc = "forwards of each layer; reported times are the median"},
   };
-  table.insert(table.end(), keys.begin(), keys.end());
-  return table;
 }
 
 void set(std::string& to, const Node* from) {
@@ -131,15 +196,19 @@ void check_outputs(const spec::Run& run, const Node& document) {
   }
 }
 
-std::string without_spec(const std::string& path) { return path.starts_with("spec.") ? path.substr(5) : path; }
+std::string without_spec(const std::string& path) {
+  return path.starts_with("spec.") ? path.substr(5) : path;
+}
 
-void collect_origins(const Node& node, const std::string& path, std::map<std::string, std::string>& origin) {
+void collect_origins(const Node& node, const std::string& path,
+                     std::map<std::string, std::string>& origin) {
   if (node.type != Node::Type::map) origin[without_spec(path)] = node.origin();
   for (size_t i = 0; i < node.items.size(); ++i) {
     const Node& item = node.items[i];
     const bool in_map = node.type == Node::Type::map;
     if (!in_map && item.type != Node::Type::map) continue;  // a list of words has one origin
-    const std::string step = in_map ? (path.empty() ? "" : ".") + item.key : "[" + std::to_string(i) + "]";
+    const std::string step =
+        in_map ? (path.empty() ? "" : ".") + item.key : "[" + std::to_string(i) + "]";
     collect_origins(item, path + step, origin);
   }
 }
@@ -153,7 +222,12 @@ void add_default_origins(std::map<std::string, std::string>& origin) {
 }  // namespace
 
 const Table& run_table() {
-  static const Table table = make_run_table();
+  static const Table table = [] {
+    Table all = head_table("Run");
+    for (const Table& part : {choice_keys(), data_keys(), check_keys()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
   return table;
 }
 

@@ -44,8 +44,10 @@ void add_text(Json& schema, const Key& key) {
     schema["enum"] = key.words;
     return;
   }
-  if (key.pattern.empty()) schema["minLength"] = 1;
-  else schema["pattern"] = "^(" + key.pattern + ")$";
+  if (key.pattern.empty())
+    schema["minLength"] = 1;
+  else
+    schema["pattern"] = "^(" + key.pattern + ")$";
 }
 
 Json schema_of(const Shape& shape) {
@@ -87,7 +89,8 @@ Json document_schema(const Table& table) {
 
 // A cell of a Markdown table.
 std::string cell(std::string text) {
-  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.insert(at, "\\");
+  for (size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2)
+    text.insert(at, "\\");
   return text;
 }
 
@@ -126,7 +129,8 @@ std::string markdown_rows(const Table& table) {
   for (const Key& key : table) {
     if (key.doc.empty()) continue;
     const std::string fallback = key.required ? "required" : code(key.fallback);
-    text += "| " + code(key.path) + " | " + type_cell(key) + " | " + fallback + " | " + cell(key.doc) + " |\n";
+    text += "| " + code(key.path) + " | " + type_cell(key) + " | " + fallback + " | " +
+            cell(key.doc) + " |\n";
   }
   return text;
 }

@@ -39,6 +39,11 @@ bool has_type(const Node& node, Type type) {
   }
 }
 
+// An error's last line for a value that a key does not take.
+std::string remedy_of(const Key& key) {
+  return key.doc.empty() ? "docs/yaml.md says what '" + key.path + "' takes" : key.doc;
+}
+
 std::string bound_text(double bound) {
   std::ostringstream text;
   text.precision(17);
@@ -65,37 +70,44 @@ std::string range_text(const Key& key) {
     remedy += ", or leave the key out";
   else if (key.type == Type::string || key.type == Type::path || key.type == Type::output_path)
     remedy += "; put it in quotes if it is meant as text";
-  fail_at(node.place(), "'" + path + "' is " + node.said() + ", expected " + type_name(key.type), remedy);
+  fail_at(node.place(), "'" + path + "' is " + node.said() + ", expected " + type_name(key.type),
+          remedy);
 }
 
 // The C library's matcher: its time does not explode and its depth does not grow with the text.
 bool fits(const std::string& text, const std::string& pattern) {
   regex_t compiled;
-  if (::regcomp(&compiled, ("^(" + pattern + ")$").c_str(), REG_EXTENDED | REG_NOSUB) != 0) return false;
+  if (::regcomp(&compiled, ("^(" + pattern + ")$").c_str(), REG_EXTENDED | REG_NOSUB) != 0)
+    return false;
   const bool found = ::regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
   ::regfree(&compiled);
   return found;
 }
 
 void check_text_value(const Node& node, const Key& key, const std::string& path) {
-  const bool word_known = std::find(key.words.begin(), key.words.end(), node.text) != key.words.end();
+  const bool word_known =
+      std::find(key.words.begin(), key.words.end(), node.text) != key.words.end();
   if (key.type == Type::word && !word_known)
-    fail_at(node.place(), "'" + path + "' is '" + node.text + "', which is none of: " + joined(key.words),
+    fail_at(node.place(),
+            "'" + path + "' is '" + node.text + "', which is none of: " + joined(key.words),
             suggestion(node.text, key.words));
   if (node.text.empty())
     fail_at(node.place(), "'" + path + "' is an empty text", "write a value, or leave the key out");
   if (!key.pattern.empty() && !fits(node.text, key.pattern))
-    fail_at(node.place(), "'" + path + "' is '" + node.text + "', which has not the form " + key.pattern,
-            key.doc);
+    fail_at(node.place(),
+            "'" + path + "' is '" + node.text + "', which has not the form " + key.pattern,
+            remedy_of(key));
 }
 
 void check_count(const Node& node, const Key& key, const std::string& path, const Shape& shape) {
   const auto count = static_cast<double>(node.items.size());
   if (count >= key.min && count <= key.max) return;
-  std::string remedy = key.doc;
+  std::string remedy = remedy_of(key);
   if (node.type == Node::Type::map) remedy = "keys are: " + joined(shape.order);
-  fail_at(node.place(),
-          "'" + path + "' has " + std::to_string(node.items.size()) + " entries, expected " + range_text(key),
+  const bool surplus = count > key.max;  // points at the last entry: it may come from an override
+  fail_at(surplus ? node.items.back().key_place() : node.place(),
+          "'" + path + "' has " + std::to_string(node.items.size()) + " entries, expected " +
+              range_text(key),
           remedy);
 }
 
@@ -151,7 +163,8 @@ void check_node(const Node& node, const Shape& shape, const std::string& path) {
     case Type::integer:
     case Type::number:
       if (node.number < key.min || node.number > key.max)
-        fail_at(node.place(), "'" + path + "' is " + node.text + ", expected " + range_text(key), key.doc);
+        fail_at(node.place(), "'" + path + "' is " + node.text + ", expected " + range_text(key),
+                remedy_of(key));
       break;
     case Type::boolean: break;
     case Type::ranges:
@@ -203,10 +216,13 @@ const Node* at(const Node& document, std::string_view path) {
 const Key* key_of(const Table& table, std::string_view path) {
   std::string general;
   for (const std::string& step : steps_of(path)) {
-    if (step.front() == '[') general += "[]";
-    else general += (general.empty() ? "" : ".") + step;
+    if (step.front() == '[')
+      general += "[]";
+    else
+      general += (general.empty() ? "" : ".") + step;
   }
-  const auto found = std::find_if(table.begin(), table.end(), [&](const Key& key) { return key.path == general; });
+  const auto found =
+      std::find_if(table.begin(), table.end(), [&](const Key& key) { return key.path == general; });
   return found == table.end() ? nullptr : &*found;
 }
 

@@ -34,7 +34,7 @@ struct Key {
   bool required = false;
   std::string fallback = {};            // what an absent key means, as YAML; empty: nothing
   std::vector<std::string> words = {};  // of Type::word
-  std::string pattern = {};             // extended regular expression that the whole text must match
+  std::string pattern = {};  // extended regular expression that the whole text must match
   // Of a number: its range. Of a list or map: how many items it may have.
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -48,7 +48,7 @@ struct Shape {
   const Key* key = nullptr;            // nullptr: the document itself
   std::map<std::string, Shape> named;  // keys of a map
   std::vector<std::string> order;      // of `named`, as in the table
-  std::vector<Shape> any;              // empty or one: items of a list, values of a map with free keys
+  std::vector<Shape> any;  // empty or one: items of a list, values of a map with free keys
 };
 Shape shape_of(const Table& table);  // points into the table
 

@@ -40,7 +40,8 @@ class Builder : public YAML::EventHandler {
     add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    fail_at(place(mark), "an alias (*name) stands here", "write the value itself: aliases are not taken");
+    fail_at(place(mark), "an alias (*name) stands here",
+            "write the value itself: aliases are not taken");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -49,10 +50,12 @@ class Builder : public YAML::EventHandler {
       fail_at(place(mark), "a text of " + std::to_string(value.size()) + " bytes",
               "texts may have " + std::to_string(kMaxScalarBytes) + " bytes at most");
     if (value.find('\0') != std::string::npos)
-      fail_at(place(mark), "a text holds a NUL character", "remove the escape \\0: no name or path can hold it");
+      fail_at(place(mark), "a text holds a NUL character",
+              "remove the escape \\0: no name or path can hold it");
     node.text = value;
     node.type = Node::Type::string;
-    const bool is_key = !open_.empty() && open_.back().node.type == Node::Type::map && !open_.back().has_key;
+    const bool is_key =
+        !open_.empty() && open_.back().node.type == Node::Type::map && !open_.back().has_key;
     if (tag == "?" && !is_key) resolve_plain(node);
     add(std::move(node));
   }
@@ -83,9 +86,11 @@ class Builder : public YAML::EventHandler {
 
   Node begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     if (anchor != 0)
-      fail_at(place(mark), "an anchor (&name) stands here", "remove it: anchors and aliases are not taken");
+      fail_at(place(mark), "an anchor (&name) stands here",
+              "remove it: anchors and aliases are not taken");
     if (!tag.empty() && tag != "?" && tag != "!")
-      fail_at(place(mark), "the tag " + tag + " stands here", "remove it: types follow from the key");
+      fail_at(place(mark), "the tag " + tag + " stands here",
+              "remove it: types follow from the key");
     Node node;
     node.source = source_;
     node.line = mark.line + 1;
@@ -128,7 +133,8 @@ class Builder : public YAML::EventHandler {
 
   void add_key(Open& parent, const Node& key) {
     if (key.type == Node::Type::null)
-      fail_at(key.place(), "a key is empty", "write the key before the colon; in quotes if it is null");
+      fail_at(key.place(), "a key is empty",
+              "write the key before the colon; in quotes if it is null");
     const auto [first, is_new] = parent.lines.emplace(key.text, key.line);
     if (!is_new)
       fail_at(key.place(), "the key '" + key.text + "' stands here a second time",
@@ -148,8 +154,7 @@ class Builder : public YAML::EventHandler {
 size_t character_bytes(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char first = byte(at);
-  if (first < 0x80)
-    return first >= 0x20 || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
+  if (first < 0x80) return first >= 0x20 || first == '\t' || first == '\n' || first == '\r' ? 1 : 0;
   const size_t bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
   if (first < 0xc2 || first > 0xf4 || at + bytes > text.size()) return 0;
   for (size_t i = 1; i < bytes; ++i)
@@ -169,8 +174,8 @@ void check_text(const std::string& text, const std::shared_ptr<const Source>& so
   for (size_t at = 0; at < text.size();) {
     const size_t bytes = character_bytes(text, at);
     if (bytes == 0)
-      fail_at(place_in(source, line, column), "a byte here is no text in UTF-8, or a control character",
-              "save the file as UTF-8");
+      fail_at(place_in(source, line, column),
+              "a byte here is no text in UTF-8, or a control character", "save the file as UTF-8");
     column = text[at] == '\n' ? 1 : column + 1;
     line += text[at] == '\n' ? 1 : 0;
     at += bytes;

@@ -40,8 +40,8 @@ struct Node {
   const Node* find(std::string_view name) const;  // entry of a map; nullptr: absent, or no map
   std::string place() const;                      // "run.yaml:3:7", or the source's name
   std::string key_place() const;
-  std::string origin() const;     // for provenance: the place, or who gave the override
-  std::string said() const;       // for messages: "the text 'yes'", "a list"
+  std::string origin() const;  // for provenance: the place, or who gave the override
+  std::string said() const;    // for messages: "the text 'yes'", "a list"
 };
 
 // Limits on what comes from outside. A description of a model of 10,000 layers fits easily.

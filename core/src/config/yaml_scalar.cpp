@@ -58,7 +58,8 @@ int prefixed_base(std::string_view text) {
   if (text.size() < 3 || text[0] != '0') return 0;
   const int base = text[1] == 'x' ? 16 : text[1] == 'o' ? 8 : 0;
   for (const char c : text.substr(2)) {
-    const bool fits = base == 16 ? std::isxdigit(static_cast<unsigned char>(c)) != 0 : c >= '0' && c <= '7';
+    const bool fits =
+        base == 16 ? std::isxdigit(static_cast<unsigned char>(c)) != 0 : c >= '0' && c <= '7';
     if (!fits) return 0;
   }
   return base;
@@ -66,9 +67,11 @@ int prefixed_base(std::string_view text) {
 
 void set_integer(Node& node, std::string_view digits, int base) {
   if (digits.front() == '+') digits.remove_prefix(1);
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), node.integer, base);
+  const auto result =
+      std::from_chars(digits.data(), digits.data() + digits.size(), node.integer, base);
   if (result.ec != std::errc{})
-    fail_at(node.place(), "the integer " + node.text + " does not fit 64 bits", "write a smaller one");
+    fail_at(node.place(), "the integer " + node.text + " does not fit 64 bits",
+            "write a smaller one");
   node.type = Node::Type::integer;
   node.number = static_cast<double>(node.integer);
 }
