@@ -95,8 +95,10 @@ std::string flags_text(uint32_t flags) {
 
 std::string caps_text(const Candidate& feature) {
   std::string text;
-  for (const auto& [key, value] : feature.caps)
-    text += (text.empty() ? "" : ", ") + key + "=" + value;
+  for (const auto& [key, value] : feature.caps) {
+    if (!text.empty()) text += ", ";
+    text.append(key).append("=").append(value);
+  }
   return text;
 }
 
