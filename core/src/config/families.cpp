@@ -49,6 +49,12 @@ std::vector<std::string> list_of(const Json& object, const char* key) {
   return result;
 }
 
+[[noreturn]] void fail_claimed(const Family& one, const Family& other, const std::string& word) {
+  fail_at(one.place,
+          "the families '" + one.name + "' and '" + other.name + "' both match '" + word + "'",
+          "remove it from one of them; the other is at " + other.place);
+}
+
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
 }
@@ -104,11 +110,7 @@ void Families::Impl::check_claims() const {
     for (const auto* list : {&family.model_types, &family.architectures}) {
       for (const std::string& word : *list) {
         const auto [other, is_new] = claimed.emplace(word, &family);
-        if (!is_new)
-          fail_at(family.place,
-                  "the families '" + name + "' and '" + other->second->name + "' both match '" +
-                      word + "'",
-                  "remove it from one of them; the other is at " + other->second->place);
+        if (!is_new) fail_claimed(family, *other->second, word);
       }
     }
   }

@@ -34,21 +34,21 @@ uint32_t number_of(const Number (&table)[N], const std::string& word) {
               "report this: a key's words and their use differ");
 }
 
-bool flag(const Node& node, const char* key) {
-  const Node* value = node.find(key);
+bool flag(const YamlNode& node, const char* key) {
+  const YamlNode* value = node.find(key);
   return value != nullptr && value->boolean;
 }
 
-std::vector<std::string> texts(const Node* list) {
+std::vector<std::string> texts(const YamlNode* list) {
   std::vector<std::string> result;
   if (list != nullptr)
-    for (const Node& item : list->items) result.push_back(item.text);
+    for (const YamlNode& item : list->items) result.push_back(item.text);
   return result;
 }
 
 // The braces of a name are placeholders, and '*' is for ignore rules only: anywhere else it would
 // quietly take tensors that nobody thought of.
-void check_name(const Node& at, const std::string& name,
+void check_name(const YamlNode& at, const std::string& name,
                 const std::vector<std::string>& placeholders, bool stars) {
   for (size_t i = 0; i < name.size(); ++i) {
     if (name[i] == '*' && !stars)
@@ -71,23 +71,23 @@ void check_name(const Node& at, const std::string& name,
   }
 }
 
-void require_layer(const Node& at, const std::string& name) {
+void require_layer(const YamlNode& at, const std::string& name) {
   if (name.find("{layer}") == std::string::npos)
     fail_at(at.place(), "the tensor name '" + name + "' has no {layer}",
             "write {layer} where the layer's number stands");
 }
 
-spec::TensorRule read_rule(const Node& node, spec::Target target) {
+spec::TensorRule read_rule(const YamlNode& node, spec::Target target) {
   spec::TensorRule rule;
   rule.target = target;
   rule.pattern = node.find("name")->text;
-  for (const Node& part : node.find("parts")->items)
+  for (const YamlNode& part : node.find("parts")->items)
     rule.parts.push_back(number_of(kParts, part.text));
   const bool pair = rule.parts.size() == 2;
   if (pair && (rule.parts[0] > MOERT_PART_UP || rule.parts[1] > MOERT_PART_UP))
     fail_at(node.find("parts")->place(), "only gate and up share a tensor",
             "give each other part its own rule");
-  const Node* role = node.find("role");
+  const YamlNode* role = node.find("role");
   rule.role = role != nullptr && role->text == "bias" ? MOERT_ROLE_BIAS : MOERT_ROLE_WEIGHT;
   rule.stacked = flag(node, "stacked");
   rule.transposed = flag(node, "transposed");
@@ -99,16 +99,16 @@ spec::TensorRule read_rule(const Node& node, spec::Target target) {
   return rule;
 }
 
-void read_layouts(const Node& list, spec::Tensors& tensors) {
-  for (const Node& item : list.items) {
-    const std::vector<Node>& prefixes = item.find("prefixes")->items;
+void read_layouts(const YamlNode& list, spec::Tensors& tensors) {
+  for (const YamlNode& item : list.items) {
+    const std::vector<YamlNode>& prefixes = item.find("prefixes")->items;
     for (size_t i = 0; i < prefixes.size(); ++i) {
       spec::Layout layout;
       layout.name = item.find("layout")->text + (i == 0 ? "" : "#" + std::to_string(i + 1));
-      for (const Node& each : item.find("rules")->items) {
+      for (const YamlNode& each : item.find("rules")->items) {
         spec::TensorRule rule = read_rule(each, spec::Target::expert);
         rule.pattern = prefixes[i].text + rule.pattern;
-        const Node& name = *each.find("name");
+        const YamlNode& name = *each.find("name");
         check_name(name, rule.pattern, {"{layer}", "{expert}"}, false);
         require_layer(prefixes[i], rule.pattern);
         if ((rule.pattern.find("{expert}") == std::string::npos) != rule.stacked)
@@ -122,9 +122,9 @@ void read_layouts(const Node& list, spec::Tensors& tensors) {
   }
 }
 
-void read_others(const Node& node, spec::Tensors& tensors) {
-  if (const Node* router = node.find("router")) {
-    for (const Node& item : router->items) {
+void read_others(const YamlNode& node, spec::Tensors& tensors) {
+  if (const YamlNode* router = node.find("router")) {
+    for (const YamlNode& item : router->items) {
       spec::TensorRule rule;
       rule.target = spec::Target::router;
       rule.pattern = item.find("name")->text;
@@ -135,8 +135,8 @@ void read_others(const Node& node, spec::Tensors& tensors) {
       tensors.others.push_back(std::move(rule));
     }
   }
-  if (const Node* shared = node.find("shared")) {
-    for (const Node& item : shared->items) {
+  if (const YamlNode* shared = node.find("shared")) {
+    for (const YamlNode& item : shared->items) {
       tensors.others.push_back(read_rule(item, spec::Target::shared));
       check_name(*item.find("name"), tensors.others.back().pattern, {"{layer}"}, false);
       require_layer(*item.find("name"), tensors.others.back().pattern);
@@ -145,7 +145,7 @@ void read_others(const Node& node, spec::Tensors& tensors) {
 }
 
 // An ignore rule that ends in '*' right after a layer's number would hide misspelt expert tensors.
-void check_narrow(const Node& name) {
+void check_narrow(const YamlNode& name) {
   for (const char* wide :
        {"*", "model.*", "model.layers.*", "model.layers.{layer}.*", "model.layers.{layer}.mlp.*"})
     if (name.text == wide)
@@ -153,9 +153,9 @@ void check_narrow(const Node& name) {
               "name the parts that are not read, such as model.layers.{layer}.self_attn.*");
 }
 
-void read_ignored(const Node& list, spec::Tensors& tensors) {
-  for (const Node& item : list.items) {
-    for (const Node& name : item.find("names")->items) {
+void read_ignored(const YamlNode& list, spec::Tensors& tensors) {
+  for (const YamlNode& item : list.items) {
+    for (const YamlNode& name : item.find("names")->items) {
       check_name(name, name.text, {"{layer}", "{expert}", "{extra_layer}"}, true);
       check_narrow(name);
       spec::TensorRule rule;
@@ -167,43 +167,43 @@ void read_ignored(const Node& list, spec::Tensors& tensors) {
   }
 }
 
-void read_quantities(const Node& document, Family& family) {
+void read_quantities(const YamlNode& document, Family& family) {
   for (const Quantity& q : quantities()) {
     const std::string name(q.name);
-    if (const Node* spellings = at(document, "spec.spellings." + name))
+    if (const YamlNode* spellings = at(document, "spec.spellings." + name))
       family.spellings[name] = texts(spellings);
-    if (const Node* value = at(document, "spec.defaults." + name))
+    if (const YamlNode* value = at(document, "spec.defaults." + name))
       family.defaults[name] = {*value, "family " + family.name};
-    if (const Node* words = at(document, "spec.words." + name))
-      for (const Node& word : words->items) family.words[name][word.key] = word;
+    if (const YamlNode* words = at(document, "spec.words." + name))
+      for (const YamlNode& word : words->items) family.words[name][word.key] = word;
   }
 }
 
 }  // namespace
 
 Family read_family(const std::filesystem::path& file) {
-  const Node document = read_yaml_file(file);
+  const YamlNode document = read_yaml_file(file);
   check_head(document, "Family");
   check(document, family_table());
   Family family;
-  const Node& name = *at(document, "metadata.name");
+  const YamlNode& name = *at(document, "metadata.name");
   family.name = name.text;
   family.place = name.place();
-  const Node& spec = *document.find("spec");
+  const YamlNode& spec = *document.find("spec");
   family.is_abstract = flag(spec, "abstract");
-  if (const Node* base = spec.find("extends")) family.extends = base->text;
+  if (const YamlNode* base = spec.find("extends")) family.extends = base->text;
   family.model_types = texts(at(spec, "match.model_type"));
   family.architectures = texts(at(spec, "match.architectures"));
   family.nested = texts(spec.find("nested"));
   family.layer_rules = texts(spec.find("layers"));
-  if (const Node* refuse = spec.find("refuse"))
-    for (const Node& item : refuse->items)
+  if (const YamlNode* refuse = spec.find("refuse"))
+    for (const YamlNode& item : refuse->items)
       family.refused.emplace_back(item.find("key")->text, item.find("reason")->text);
   read_quantities(document, family);
-  if (const Node* tensors = spec.find("tensors")) {
-    if (const Node* experts = tensors->find("experts")) read_layouts(*experts, family.tensors);
+  if (const YamlNode* tensors = spec.find("tensors")) {
+    if (const YamlNode* experts = tensors->find("experts")) read_layouts(*experts, family.tensors);
     read_others(*tensors, family.tensors);
-    if (const Node* ignored = tensors->find("ignore")) read_ignored(*ignored, family.tensors);
+    if (const YamlNode* ignored = tensors->find("ignore")) read_ignored(*ignored, family.tensors);
   }
   return family;
 }

@@ -14,7 +14,7 @@ namespace moert::config {
 
 // A value that the family gives, and where it says so.
 struct FamilyDefault {
-  Node value;
+  YamlNode value;
   std::string origin;  // "family olmoe"
 };
 
@@ -28,7 +28,7 @@ struct Family {
   // By quantity. Absent: not said here; an empty list: never read from a config.
   std::map<std::string, std::vector<std::string>> spellings;
   std::map<std::string, FamilyDefault> defaults;
-  std::map<std::string, std::map<std::string, Node>> words;
+  std::map<std::string, std::map<std::string, YamlNode>> words;
   std::vector<std::string> layer_rules;  // quantities that say which layers are dense
   std::vector<std::pair<std::string, std::string>> refused;  // config key -> reason
   spec::Tensors tensors;

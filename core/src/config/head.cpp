@@ -12,26 +12,26 @@ namespace {
 
 const std::vector<std::string> kinds() { return {"Run", "Model", "Family"}; }
 
-const Node& text_at(const Node& document, const char* key, const std::string& example) {
-  const Node* node = document.find(key);
+const YamlNode& text_at(const YamlNode& document, const char* key, const std::string& example) {
+  const YamlNode* node = document.find(key);
   if (node == nullptr)
     fail_at(document.place(), std::string("the key '") + key + "' is missing",
             "begin with: " + example);
-  if (node->type != Node::Type::string)
+  if (node->type != YamlNode::Type::string)
     fail_at(node->place(), std::string("'") + key + "' is " + node->said() + ", expected a text",
             "write: " + example);
   return *node;
 }
 
-std::string checked_kind(const Node& document) {
-  if (document.type != Node::Type::map)
+std::string checked_kind(const YamlNode& document) {
+  if (document.type != YamlNode::Type::map)
     fail_at(document.place(), "the document is " + document.said() + ", expected a map",
             "begin with: apiVersion: moert/v1");
-  const Node& version = text_at(document, "apiVersion", "apiVersion: moert/v1");
+  const YamlNode& version = text_at(document, "apiVersion", "apiVersion: moert/v1");
   if (version.text != "moert/v1")
     fail_at(version.place(), "'apiVersion' is '" + version.text + "', this program reads moert/v1",
             "write: apiVersion: moert/v1");
-  const Node& kind = text_at(document, "kind", "kind: Run");
+  const YamlNode& kind = text_at(document, "kind", "kind: Run");
   for (const std::string& known : kinds())
     if (kind.text == known) return known;
   fail_at(kind.place(), "'kind' is '" + kind.text + "', which is none of: " + joined(kinds()),
@@ -89,7 +89,7 @@ std::vector<std::string> dtype_names() {
   return names;
 }
 
-void check_head(const Node& document, const std::string& kind) {
+void check_head(const YamlNode& document, const std::string& kind) {
   const std::string found = checked_kind(document);
   if (found != kind)
     fail_at(document.find("kind")->place(),

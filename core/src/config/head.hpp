@@ -31,7 +31,7 @@ inline constexpr int64_t kMaxWidth = 1 << 24;
 
 // Checks apiVersion and kind before anything else, so that a file of another kind or version gets
 // one clear error. Throws Error(usage).
-void check_head(const Node& document, const std::string& kind);
+void check_head(const YamlNode& document, const std::string& kind);
 
 // What is wrong with a layer's numbers taken together, or an empty text. One rule for a config.json
 // and a Model YAML.

@@ -18,6 +18,8 @@ std::string shown(const Json& value) {
   return text + " (" + value.type_name() + ")";
 }
 
+std::string said(const std::string& key, const Json& value) { return key + " is " + shown(value); }
+
 bool is_zero(const Json& value) { return value.is_number() && value.get<double>() == 0; }
 
 // Does the value leave the quantity open?
@@ -33,11 +35,11 @@ bool is_absent(const Quantity& q, const Json& value) {
          value.get_ref<const std::string&>().empty();
 }
 
-Json json_of(const Node& node) {
+Json json_of(const YamlNode& node) {
   switch (node.type) {
-    case Node::Type::boolean: return node.boolean;
-    case Node::Type::integer: return node.integer;
-    case Node::Type::number: return node.number;
+    case YamlNode::Type::boolean: return node.boolean;
+    case YamlNode::Type::integer: return node.integer;
+    case YamlNode::Type::number: return node.number;
     default: return node.text;
   }
 }
@@ -122,10 +124,8 @@ Json Lookup::find(const Quantity& q) {
       const std::string key = scope.prefix + spelling;
       Json found = translated(q, key, *value);
       if (!from.empty() && found != result)
-        fail(
-            name,
-            "has two values: " + from + " is " + shown(result) + ", " + key + " is " + shown(found),
-            "remove one of the two keys");
+        fail(name, "has two values: " + said(from, result) + ", " + said(key, found),
+             "remove one of the two keys");
       if (from.empty()) {
         result = std::move(found);
         from = key;

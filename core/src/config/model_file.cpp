@@ -198,20 +198,20 @@ Table shared_keys() {
   };
 }
 
-void set(std::string& to, const Node* from) {
+void set(std::string& to, const YamlNode* from) {
   if (from != nullptr) to = from->text;
 }
-void set(int64_t& to, const Node* from) {
+void set(int64_t& to, const YamlNode* from) {
   if (from != nullptr) to = from->integer;
 }
-void set(double& to, const Node* from) {
+void set(double& to, const YamlNode* from) {
   if (from != nullptr) to = from->number;
 }
-void set(bool& to, const Node* from) {
+void set(bool& to, const YamlNode* from) {
   if (from != nullptr) to = from->boolean;
 }
 
-spec::Routing read_routing(const Node& node) {
+spec::Routing read_routing(const YamlNode& node) {
   spec::Routing r;
   set(r.method, node.find("method"));
   set(r.scoring, node.find("scoring"));
@@ -229,7 +229,7 @@ spec::Routing read_routing(const Node& node) {
   return r;
 }
 
-spec::MoELayer read_layer(const Node& node) {
+spec::MoELayer read_layer(const YamlNode& node) {
   spec::MoELayer layer;
   set(layer.intermediate_size, node.find("intermediate_size"));
   set(layer.gated, node.find("gated"));
@@ -240,7 +240,7 @@ spec::MoELayer read_layer(const Node& node) {
   set(layer.activation.beta, at(node, "activation.beta"));
   set(layer.activation.limit, at(node, "activation.limit"));
   layer.routing = read_routing(*node.find("routing"));
-  if (const Node* shared = node.find("shared_experts")) {
+  if (const YamlNode* shared = node.find("shared_experts")) {
     layer.shared.emplace();
     set(layer.shared->count, shared->find("count"));
     set(layer.shared->intermediate_size, shared->find("intermediate_size"));
@@ -257,7 +257,7 @@ class Cover {
  public:
   explicit Cover(int64_t num_layers) : places_(static_cast<size_t>(num_layers)) {}
 
-  void add(const Node& ranges, const std::vector<int64_t>& layers) {
+  void add(const YamlNode& ranges, const std::vector<int64_t>& layers) {
     for (const int64_t layer : layers) {
       std::string& place = places_[static_cast<size_t>(layer)];
       if (!place.empty())
@@ -266,7 +266,7 @@ class Cover {
       place = ranges.place();
     }
   }
-  void require_all(const Node& spec) const {
+  void require_all(const YamlNode& spec) const {
     for (size_t layer = 0; layer < places_.size(); ++layer)
       if (places_[layer].empty())
         fail_at(spec.place(), "layer " + std::to_string(layer) + " is not described",
@@ -277,15 +277,15 @@ class Cover {
   std::vector<std::string> places_;
 };
 
-void read_layers(spec::Model& model, const Node& document) {
+void read_layers(spec::Model& model, const YamlNode& document) {
   Cover cover(model.num_layers);
-  if (const Node* dense = at(document, "spec.dense_layers")) {
+  if (const YamlNode* dense = at(document, "spec.dense_layers")) {
     model.dense_layers = layer_ranges(*dense, model.num_layers);
     cover.add(*dense, model.dense_layers);
   }
   std::map<int64_t, spec::MoELayer> layers;
-  if (const Node* entries = at(document, "spec.layers")) {
-    for (const Node& entry : entries->items) {
+  if (const YamlNode* entries = at(document, "spec.layers")) {
+    for (const YamlNode& entry : entries->items) {
       spec::MoELayer layer = read_layer(entry);
       const std::vector<int64_t> ids = layer_ranges(*entry.find("layers"), model.num_layers);
       cover.add(*entry.find("layers"), ids);
@@ -316,7 +316,7 @@ const Table& model_table() {
 }
 
 spec::Model read_model(const std::filesystem::path& file) {
-  const Node document = read_yaml_file(file);
+  const YamlNode document = read_yaml_file(file);
   check_head(document, "Model");
   check(document, model_table());
   spec::Model model;
@@ -329,7 +329,7 @@ spec::Model read_model(const std::filesystem::path& file) {
   read_layers(model, document);
   for (const char* key :
        {"family", "checkpoint", "hidden_size", "num_layers", "dtype", "dense_layers", "layers"})
-    if (const Node* node = at(document, std::string("spec.") + key))
+    if (const YamlNode* node = at(document, std::string("spec.") + key))
       model.origin[key] = node->place();
   return model;
 }

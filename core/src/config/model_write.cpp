@@ -17,10 +17,10 @@ std::string quoted(const std::string& text) {
                            "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") ==
                            std::string::npos;
   if (plain && std::isalpha(static_cast<unsigned char>(text[0])) != 0) {
-    Node node;
+    YamlNode node;
     node.text = text;
     resolve_plain(node);
-    if (node.type == Node::Type::string && text != "null" && text != "Null" && text != "NULL")
+    if (node.type == YamlNode::Type::string && text != "null" && text != "Null" && text != "NULL")
       return text;
   }
   std::string out = "\"";

@@ -51,9 +51,9 @@ std::vector<Step> steps_of(const std::string& key, const std::string& place) {
 }
 
 // The child that `step` names, made where it is absent: an entry of a map, or one item more of a list.
-Node& descend(Node& node, const Step& step, const Node& value) {
-  const bool is_new = node.type == Node::Type::null;
-  const Node::Type wanted = step.index ? Node::Type::list : Node::Type::map;
+YamlNode& descend(YamlNode& node, const Step& step, const YamlNode& value) {
+  const bool is_new = node.type == YamlNode::Type::null;
+  const YamlNode::Type wanted = step.index ? YamlNode::Type::list : YamlNode::Type::map;
   if (is_new) {
     node.type = wanted;
     node.source = value.source;
@@ -65,7 +65,7 @@ Node& descend(Node& node, const Step& step, const Node& value) {
             "docs/yaml.md lists the keys");
   const size_t index = step.index.value_or(node.items.size());
   if (!step.index)
-    for (Node& item : node.items)
+    for (YamlNode& item : node.items)
       if (item.key == step.key) return item;
   if (index > node.items.size())
     fail_at(value.place(),
@@ -80,7 +80,7 @@ Node& descend(Node& node, const Step& step, const Node& value) {
   return node.items[index];
 }
 
-void remove(Node& node, const std::vector<Step>& steps, size_t depth) {
+void remove(YamlNode& node, const std::vector<Step>& steps, size_t depth) {
   for (size_t i = 0; i < node.items.size(); ++i) {
     const Step& step = steps[depth];
     if (step.index ? i != *step.index : node.items[i].key != step.key) continue;
@@ -99,7 +99,7 @@ std::string full_key(const std::string& key) {
   return "spec." + key;
 }
 
-void apply(Node& document, const Override& override_) {
+void apply(YamlNode& document, const Override& override_) {
   const std::string key = full_key(override_.key);
   auto source = std::make_shared<Source>();
   source->name = override_.source + " (" + override_.key + "=" + override_.value + ")";
@@ -107,13 +107,13 @@ void apply(Node& document, const Override& override_) {
   source->is_file = false;
   source->base = std::filesystem::current_path();
   const std::vector<Step> steps = steps_of(key, source->name);
-  Node value = override_.value.empty() ? Node{} : parse_yaml(override_.value, source);
+  YamlNode value = override_.value.empty() ? YamlNode{} : parse_yaml(override_.value, source);
   value.source = source;
   if (value.block && !value.items.empty())
     fail_at(source->name, "the value is " + value.said() + " in block style",
             "write it in one line: {key: value} or [a, b]");
-  if (value.type == Node::Type::null) return remove(document, steps, 0);
-  Node* node = &document;
+  if (value.type == YamlNode::Type::null) return remove(document, steps, 0);
+  YamlNode* node = &document;
   for (const Step& step : steps) node = &descend(*node, step, value);
   value.key = node->key;
   value.key_line = node->key_line;

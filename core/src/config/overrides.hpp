@@ -11,7 +11,7 @@ namespace moert::config {
 
 // Puts an override into a document; it must be checked afterwards, which also finds keys that do not
 // exist. A value of null takes the key out, so that its default applies. Throws Error(usage).
-void apply(Node& document, const Override& override_);
+void apply(YamlNode& document, const Override& override_);
 
 // "device" and "spec.device" are the same key: this is the second form.
 std::string full_key(const std::string& key);

@@ -7,14 +7,14 @@
 namespace moert::config {
 namespace {
 
-[[noreturn]] void fail_range(const Node& node, int64_t limit) {
+[[noreturn]] void fail_range(const YamlNode& node, int64_t limit) {
   fail_at(
       node.place(),
       "'" + node.text + "' names a layer that is not below num_layers, " + std::to_string(limit),
       "layers are counted from 0");
 }
 
-int64_t number_at(const Node& node, std::string_view& rest, int64_t limit) {
+int64_t number_at(const YamlNode& node, std::string_view& rest, int64_t limit) {
   int64_t value = 0;
   const auto result = std::from_chars(rest.data(), rest.data() + rest.size(), value);
   if (result.ec != std::errc{} || value >= limit) fail_range(node, limit);
@@ -24,8 +24,8 @@ int64_t number_at(const Node& node, std::string_view& rest, int64_t limit) {
 
 }  // namespace
 
-std::vector<int64_t> layer_ranges(const Node& node, int64_t limit) {
-  if (node.type == Node::Type::integer) {
+std::vector<int64_t> layer_ranges(const YamlNode& node, int64_t limit) {
+  if (node.type == YamlNode::Type::integer) {
     if (node.integer >= limit) fail_range(node, limit);
     return {node.integer};
   }

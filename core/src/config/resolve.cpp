@@ -153,16 +153,20 @@ std::string scheme_of(Lookup& lookup, const std::vector<Scope>& scopes) {
   return scheme;
 }
 
+[[noreturn]] void fail_refused(const std::string& key, const Json& value, const std::string& reason,
+                               const std::string& place) {
+  throw Error(Fault::usage,
+              key + " is " + value.dump().substr(0, 60) + ", which asks for " + reason, place,
+              "descriptions cannot say this yet, so the model would compute something else");
+}
+
 void check_refused(const Family& family, const std::vector<Scope>& scopes,
                    const std::string& place) {
   for (const auto& [key, reason] : family.refused) {
     for (const Scope& scope : scopes) {
       const Json* value = value_at(*scope.object, key);
       if (value == nullptr || says_nothing(*value)) continue;
-      throw Error(
-          Fault::usage,
-          scope.prefix + key + " is " + value->dump().substr(0, 60) + ", which asks for " + reason,
-          place, "descriptions cannot say this yet, so the model would compute something else");
+      fail_refused(scope.prefix + key, *value, reason, place);
     }
   }
 }

@@ -136,37 +136,37 @@ Table check_keys() {
   };
 }
 
-void set(std::string& to, const Node* from) {
+void set(std::string& to, const YamlNode* from) {
   if (from != nullptr) to = from->text;
 }
-void set(int64_t& to, const Node* from) {
+void set(int64_t& to, const YamlNode* from) {
   if (from != nullptr) to = from->integer;
 }
-void set(std::optional<double>& to, const Node* from) {
+void set(std::optional<double>& to, const YamlNode* from) {
   if (from != nullptr) to = from->number;
 }
-void set_path(std::filesystem::path& to, const Node* from) {
+void set_path(std::filesystem::path& to, const YamlNode* from) {
   if (from != nullptr) to = resolved_path(*from);
 }
 // Written by the program, so relative to where it runs, not to a file that may lie in a read-only place.
-void set_output(std::filesystem::path& to, const Node* from) {
+void set_output(std::filesystem::path& to, const YamlNode* from) {
   if (from != nullptr) to = std::filesystem::path(from->text).lexically_normal();
 }
 
-spec::Capture read_capture(const Node& node) {
+spec::Capture read_capture(const YamlNode& node) {
   spec::Capture capture;
   set(capture.to, node.find("to"));
   set_output(capture.path, node.find("path"));
-  if (const Node* what = node.find("what")) {
+  if (const YamlNode* what = node.find("what")) {
     capture.what.clear();
-    for (const Node& item : what->items) capture.what.push_back(item.text);
+    for (const YamlNode& item : what->items) capture.what.push_back(item.text);
     if (std::find(capture.what.begin(), capture.what.end(), "ids") == capture.what.end())
       capture.what.insert(capture.what.begin(), "ids");
   }
   return capture;
 }
 
-spec::Expect read_expect(const Node& node) {
+spec::Expect read_expect(const YamlNode& node) {
   spec::Expect expect;
   set_path(expect.file, node.find("file"));
   set(expect.output_tolerance, at(node, "tolerance.output"));
@@ -174,16 +174,16 @@ spec::Expect read_expect(const Node& node) {
   return expect;
 }
 
-void read_layers(spec::Run& run, const Node& document) {
+void read_layers(spec::Run& run, const YamlNode& document) {
   for (const char* word : {"routed_experts", "router", "shared_experts", "runner", "quant"}) {
     const std::string path = std::string("spec.layers.") + word;
-    const Node* node = at(document, path);
+    const YamlNode* node = at(document, path);
     run.layers[word] = node != nullptr ? node->text : key_of(run_table(), path)->fallback;
   }
 }
 
 // Two captures into one file would leave only the second.
-void check_outputs(const spec::Run& run, const Node& document) {
+void check_outputs(const spec::Run& run, const YamlNode& document) {
   std::vector<std::filesystem::path> outputs;
   if (!run.output.empty()) outputs.push_back(run.output);
   for (size_t i = 0; i < run.capture.size(); ++i) {
@@ -200,13 +200,13 @@ std::string without_spec(const std::string& path) {
   return path.starts_with("spec.") ? path.substr(5) : path;
 }
 
-void collect_origins(const Node& node, const std::string& path,
+void collect_origins(const YamlNode& node, const std::string& path,
                      std::map<std::string, std::string>& origin) {
-  if (node.type != Node::Type::map) origin[without_spec(path)] = node.origin();
+  if (node.type != YamlNode::Type::map) origin[without_spec(path)] = node.origin();
   for (size_t i = 0; i < node.items.size(); ++i) {
-    const Node& item = node.items[i];
-    const bool in_map = node.type == Node::Type::map;
-    if (!in_map && item.type != Node::Type::map) continue;  // a list of words has one origin
+    const YamlNode& item = node.items[i];
+    const bool in_map = node.type == YamlNode::Type::map;
+    if (!in_map && item.type != YamlNode::Type::map) continue;  // a list of words has one origin
     const std::string step =
         in_map ? (path.empty() ? "" : ".") + item.key : "[" + std::to_string(i) + "]";
     collect_origins(item, path + step, origin);
@@ -232,7 +232,7 @@ const Table& run_table() {
 }
 
 spec::Run read_run(const std::filesystem::path& file, const std::vector<Override>& overrides) {
-  Node document = read_yaml_file(file);
+  YamlNode document = read_yaml_file(file);
   check_head(document, "Run");
   for (const Override& each : overrides) apply(document, each);
   check(document, run_table());
@@ -242,15 +242,15 @@ spec::Run read_run(const std::filesystem::path& file, const std::vector<Override
   set_path(run.checkpoint, at(document, "spec.model.checkpoint"));
   set_path(run.description, at(document, "spec.model.description"));
   set(run.device, at(document, "spec.device"));
-  if (const Node* prefer = at(document, "spec.prefer"))
-    for (const Node& item : prefer->items) run.prefer.push_back(item.text);
+  if (const YamlNode* prefer = at(document, "spec.prefer"))
+    for (const YamlNode& item : prefer->items) run.prefer.push_back(item.text);
   read_layers(run, document);
   set(run.fallback, at(document, "spec.fallback"));
   set_path(run.hidden_states, at(document, "spec.inputs.hidden_states"));
   set_output(run.output, at(document, "spec.outputs.file"));
-  if (const Node* capture = at(document, "spec.capture"))
-    for (const Node& item : capture->items) run.capture.push_back(read_capture(item));
-  if (const Node* expect = at(document, "spec.expect")) run.expect = read_expect(*expect);
+  if (const YamlNode* capture = at(document, "spec.capture"))
+    for (const YamlNode& item : capture->items) run.capture.push_back(read_capture(item));
+  if (const YamlNode* expect = at(document, "spec.expect")) run.expect = read_expect(*expect);
   set(run.threads, at(document, "spec.threads"));
   set(run.repeat, at(document, "spec.repeat"));
   check_outputs(run, document);

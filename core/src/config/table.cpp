@@ -5,6 +5,7 @@
 #include <regex.h>
 
 #include <algorithm>
+#include <set>
 #include <sstream>
 
 #include "util/nearest.hpp"
@@ -27,15 +28,17 @@ std::vector<std::string> steps_of(std::string_view path) {
   return steps;
 }
 
-bool has_type(const Node& node, Type type) {
+bool has_type(const YamlNode& node, Type type) {
   switch (type) {
-    case Type::map: return node.type == Node::Type::map;
-    case Type::list: return node.type == Node::Type::list;
-    case Type::boolean: return node.type == Node::Type::boolean;
-    case Type::integer: return node.type == Node::Type::integer;
-    case Type::number: return node.type == Node::Type::integer || node.type == Node::Type::number;
-    case Type::ranges: return node.type == Node::Type::integer || node.type == Node::Type::string;
-    default: return node.type == Node::Type::string;
+    case Type::map: return node.type == YamlNode::Type::map;
+    case Type::list: return node.type == YamlNode::Type::list;
+    case Type::boolean: return node.type == YamlNode::Type::boolean;
+    case Type::integer: return node.type == YamlNode::Type::integer;
+    case Type::number:
+      return node.type == YamlNode::Type::integer || node.type == YamlNode::Type::number;
+    case Type::ranges:
+      return node.type == YamlNode::Type::integer || node.type == YamlNode::Type::string;
+    default: return node.type == YamlNode::Type::string;
   }
 }
 
@@ -60,13 +63,13 @@ std::string range_text(const Key& key) {
   return high ? "at most " + bound_text(key.max) : "";
 }
 
-[[noreturn]] void fail_type(const Node& node, const Key& key, const std::string& path) {
+[[noreturn]] void fail_type(const YamlNode& node, const Key& key, const std::string& path) {
   std::string remedy = "write " + type_name(key.type);
-  if (key.type == Type::boolean && node.type == Node::Type::string)
+  if (key.type == Type::boolean && node.type == YamlNode::Type::string)
     remedy = "write true or false: words such as yes and on are text";
   else if (key.type == Type::word)
     remedy = "write one of: " + joined(key.words);
-  else if (node.type == Node::Type::null)
+  else if (node.type == YamlNode::Type::null)
     remedy += ", or leave the key out";
   else if (key.type == Type::string || key.type == Type::path || key.type == Type::output_path)
     remedy += "; put it in quotes if it is meant as text";
@@ -84,7 +87,7 @@ bool fits(const std::string& text, const std::string& pattern) {
   return found;
 }
 
-void check_text_value(const Node& node, const Key& key, const std::string& path) {
+void check_text_value(const YamlNode& node, const Key& key, const std::string& path) {
   const bool word_known =
       std::find(key.words.begin(), key.words.end(), node.text) != key.words.end();
   if (key.type == Type::word && !word_known)
@@ -99,11 +102,12 @@ void check_text_value(const Node& node, const Key& key, const std::string& path)
             remedy_of(key));
 }
 
-void check_count(const Node& node, const Key& key, const std::string& path, const Shape& shape) {
+void check_count(const YamlNode& node, const Key& key, const std::string& path,
+                 const Shape& shape) {
   const auto count = static_cast<double>(node.items.size());
   if (count >= key.min && count <= key.max) return;
   std::string remedy = remedy_of(key);
-  if (node.type == Node::Type::map) remedy = "keys are: " + joined(shape.order);
+  if (node.type == YamlNode::Type::map) remedy = "keys are: " + joined(shape.order);
   const bool surplus = count > key.max;  // points at the last entry: it may come from an override
   fail_at(surplus ? node.items.back().key_place() : node.place(),
           "'" + path + "' has " + std::to_string(node.items.size()) + " entries, expected " +
@@ -111,22 +115,21 @@ void check_count(const Node& node, const Key& key, const std::string& path, cons
           remedy);
 }
 
-void check_unique(const Node& node, const std::string& path) {
-  for (size_t i = 0; i < node.items.size(); ++i)
-    for (size_t j = 0; j < i; ++j)
-      if (node.items[i].text == node.items[j].text)
-        fail_at(node.items[i].place(), "'" + path + "' holds '" + node.items[i].text + "' twice",
-                "remove one of them");
+void check_unique(const YamlNode& node, const std::string& path) {
+  std::set<std::string_view> seen;
+  for (const YamlNode& item : node.items)
+    if (!seen.insert(item.text).second)
+      fail_at(item.place(), "'" + path + "' holds '" + item.text + "' twice", "remove one of them");
 }
 
 std::string child_path(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
-void check_node(const Node& node, const Shape& shape, const std::string& path);
+void check_node(const YamlNode& node, const Shape& shape, const std::string& path);
 
-void check_map(const Node& node, const Shape& shape, const std::string& path) {
-  for (const Node& item : node.items) {
+void check_map(const YamlNode& node, const Shape& shape, const std::string& path) {
+  for (const YamlNode& item : node.items) {
     const auto known = shape.named.find(item.key);
     if (known != shape.named.end()) {
       check_node(item, known->second, child_path(path, item.key));
@@ -146,7 +149,7 @@ void check_map(const Node& node, const Shape& shape, const std::string& path) {
   }
 }
 
-void check_node(const Node& node, const Shape& shape, const std::string& path) {
+void check_node(const YamlNode& node, const Shape& shape, const std::string& path) {
   const Key& key = *shape.key;
   if (!has_type(node, key.type)) fail_type(node, key, path);
   switch (key.type) {
@@ -168,8 +171,8 @@ void check_node(const Node& node, const Shape& shape, const std::string& path) {
       break;
     case Type::boolean: break;
     case Type::ranges:
-      if (node.type == Node::Type::string) check_text_value(node, key, path);
-      if (node.type == Node::Type::integer && node.integer < 0)
+      if (node.type == YamlNode::Type::string) check_text_value(node, key, path);
+      if (node.type == YamlNode::Type::integer && node.integer < 0)
         fail_at(node.place(), "'" + path + "' is " + node.text, "layers are counted from 0");
       break;
     default: check_text_value(node, key, path);
@@ -196,16 +199,16 @@ Shape shape_of(const Table& table) {
   return root;
 }
 
-void check(const Node& document, const Table& table) {
+void check(const YamlNode& document, const Table& table) {
   const Shape shape = shape_of(table);
-  if (document.type != Node::Type::map)
+  if (document.type != YamlNode::Type::map)
     fail_at(document.place(), "the document is " + document.said() + ", expected a map",
             "begin with: apiVersion: moert/v1");
   check_map(document, shape, "");
 }
 
-const Node* at(const Node& document, std::string_view path) {
-  const Node* node = &document;
+const YamlNode* at(const YamlNode& document, std::string_view path) {
+  const YamlNode* node = &document;
   for (const std::string& step : steps_of(path)) {
     if (node == nullptr) return nullptr;
     node = node->find(step);
@@ -242,7 +245,7 @@ std::string type_name(Type type) {
   return "";
 }
 
-std::filesystem::path resolved_path(const Node& node) {
+std::filesystem::path resolved_path(const YamlNode& node) {
   const std::filesystem::path path(node.text);
   return (path.is_absolute() ? path : node.source->base / path).lexically_normal();
 }

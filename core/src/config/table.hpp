@@ -59,10 +59,10 @@ const Table& family_table();
 
 // Throws Error(usage) at the first fault: unknown key (with the nearest), missing key, wrong type,
 // a value that is not allowed.
-void check(const Node& document, const Table& table);
+void check(const YamlNode& document, const Table& table);
 
 // The value at a path such as "spec.outputs.file"; nullptr where any part of it is absent.
-const Node* at(const Node& document, std::string_view path);
+const YamlNode* at(const YamlNode& document, std::string_view path);
 
 // The key that `path` has in the table ("spec.capture[0].to" is "spec.capture[].to"), or nullptr.
 const Key* key_of(const Table& table, std::string_view path);
@@ -73,9 +73,9 @@ std::string type_name(Type type);
 std::string markdown_rows(const Table& table);
 
 // Layers of Type::ranges, rising, each below `limit`. Throws Error(usage).
-std::vector<int64_t> layer_ranges(const Node& node, int64_t limit);
+std::vector<int64_t> layer_ranges(const YamlNode& node, int64_t limit);
 
 // The path of a node of Type::path.
-std::filesystem::path resolved_path(const Node& node);
+std::filesystem::path resolved_path(const YamlNode& node);
 
 }  // namespace moert::config

@@ -31,12 +31,12 @@ std::string place_in(const std::shared_ptr<const Source>& source, int line, int 
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(std::shared_ptr<const Source> source) : source_(std::move(source)) {}
-  Node take() { return std::move(root_); }
+  YamlNode take() { return std::move(root_); }
 
   void OnDocumentStart(const YAML::Mark&) override {}
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
-    Node node = begin(mark, "", anchor);
+    YamlNode node = begin(mark, "", anchor);
     add(std::move(node));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
@@ -45,7 +45,7 @@ class Builder : public YAML::EventHandler {
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
-    Node node = begin(mark, tag, anchor);
+    YamlNode node = begin(mark, tag, anchor);
     if (value.size() > kMaxScalarBytes)
       fail_at(place(mark), "a text of " + std::to_string(value.size()) + " bytes",
               "texts may have " + std::to_string(kMaxScalarBytes) + " bytes at most");
@@ -53,27 +53,27 @@ class Builder : public YAML::EventHandler {
       fail_at(place(mark), "a text holds a NUL character",
               "remove the escape \\0: no name or path can hold it");
     node.text = value;
-    node.type = Node::Type::string;
+    node.type = YamlNode::Type::string;
     const bool is_key =
-        !open_.empty() && open_.back().node.type == Node::Type::map && !open_.back().has_key;
+        !open_.empty() && open_.back().node.type == YamlNode::Type::map && !open_.back().has_key;
     if (tag == "?" && !is_key) resolve_plain(node);
     add(std::move(node));
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                        YAML::EmitterStyle::value style) override {
-    open(mark, tag, anchor, Node::Type::list, style);
+    open(mark, tag, anchor, YamlNode::Type::list, style);
   }
   void OnSequenceEnd() override { close(); }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value style) override {
-    open(mark, tag, anchor, Node::Type::map, style);
+    open(mark, tag, anchor, YamlNode::Type::map, style);
   }
   void OnMapEnd() override { close(); }
 
  private:
   // A list or map that is not complete yet.
   struct Open {
-    Node node;
+    YamlNode node;
     bool has_key = false;  // of a map: the next node is the value of `key`
     std::string key;
     int key_line = 0, key_column = 0;
@@ -84,46 +84,50 @@ class Builder : public YAML::EventHandler {
     return place_in(source_, mark.line + 1, mark.column + 1);
   }
 
-  Node begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
+  YamlNode begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     if (anchor != 0)
       fail_at(place(mark), "an anchor (&name) stands here",
               "remove it: anchors and aliases are not taken");
     if (!tag.empty() && tag != "?" && tag != "!")
       fail_at(place(mark), "the tag " + tag + " stands here",
               "remove it: types follow from the key");
-    Node node;
+    YamlNode node;
     node.source = source_;
     node.line = mark.line + 1;
     node.column = mark.column + 1;
     return node;
   }
 
-  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node::Type type,
-            YAML::EmitterStyle::value style) {
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+            YamlNode::Type type, YAML::EmitterStyle::value style) {
     if (open_.size() >= static_cast<size_t>(kMaxYamlDepth))
       fail_at(place(mark), "lists and maps are nested deeper than " + std::to_string(kMaxYamlDepth),
               "no key is as deep as that");
-    Node node = begin(mark, tag, anchor);
+    YamlNode node = begin(mark, tag, anchor);
     node.type = type;
     node.block = style == YAML::EmitterStyle::Block;
-    if (!open_.empty() && open_.back().node.type == Node::Type::map && !open_.back().has_key)
+    if (!open_.empty() && open_.back().node.type == YamlNode::Type::map && !open_.back().has_key)
       fail_at(place(mark), "a list or map stands where a key must stand", "keys are plain words");
     open_.push_back({std::move(node), false, "", 0, 0, {}});
   }
 
   void close() {
-    Node node = std::move(open_.back().node);
+    YamlNode node = std::move(open_.back().node);
     open_.pop_back();
     add(std::move(node));
   }
 
-  void add(Node node) {
+  void add(YamlNode node) {
     if (open_.empty()) {
       root_ = std::move(node);
       return;
     }
     Open& parent = open_.back();
-    if (parent.node.type == Node::Type::map && !parent.has_key) return add_key(parent, node);
+    if (parent.node.type == YamlNode::Type::map && !parent.has_key) return add_key(parent, node);
+    if (parent.node.items.size() >= kMaxYamlEntries)
+      fail_at(node.place(),
+              "a list or map has more than " + std::to_string(kMaxYamlEntries) + " entries",
+              "no key takes so many");
     node.key = std::exchange(parent.key, {});
     node.key_line = parent.key_line;
     node.key_column = parent.key_column;
@@ -131,8 +135,8 @@ class Builder : public YAML::EventHandler {
     parent.node.items.push_back(std::move(node));
   }
 
-  void add_key(Open& parent, const Node& key) {
-    if (key.type == Node::Type::null)
+  void add_key(Open& parent, const YamlNode& key) {
+    if (key.type == YamlNode::Type::null)
       fail_at(key.place(), "a key is empty",
               "write the key before the colon; in quotes if it is null");
     const auto [first, is_new] = parent.lines.emplace(key.text, key.line);
@@ -147,7 +151,7 @@ class Builder : public YAML::EventHandler {
 
   std::shared_ptr<const Source> source_;
   std::vector<Open> open_;
-  Node root_;
+  YamlNode root_;
 };
 
 // Bytes of the UTF-8 character at `at`, or 0 where there is none that YAML takes.
@@ -184,23 +188,23 @@ void check_text(const std::string& text, const std::shared_ptr<const Source>& so
 
 }  // namespace
 
-const Node* Node::find(std::string_view name) const {
+const YamlNode* YamlNode::find(std::string_view name) const {
   if (type != Type::map) return nullptr;
-  for (const Node& item : items)
+  for (const YamlNode& item : items)
     if (item.key == name) return &item;
   return nullptr;
 }
 
-std::string Node::place() const { return place_in(source, line, column); }
-std::string Node::key_place() const {
+std::string YamlNode::place() const { return place_in(source, line, column); }
+std::string YamlNode::key_place() const {
   return key_line == 0 ? place() : place_in(source, key_line, key_column);
 }
 
-std::string Node::origin() const {
+std::string YamlNode::origin() const {
   return source == nullptr || source->is_file ? place() : source->origin;
 }
 
-std::string Node::said() const {
+std::string YamlNode::said() const {
   const std::string shown = text.size() > 60 ? text.substr(0, 57) + "..." : text;
   switch (type) {
     case Type::null: return "nothing";
@@ -214,7 +218,7 @@ std::string Node::said() const {
   return "";
 }
 
-Node parse_yaml(const std::string& text, std::shared_ptr<const Source> source) {
+YamlNode parse_yaml(const std::string& text, const std::shared_ptr<const Source>& source) {
   check_text(text, source);
   try {
     std::istringstream stream(text);
@@ -233,7 +237,7 @@ Node parse_yaml(const std::string& text, std::shared_ptr<const Source> source) {
   }
 }
 
-Node read_yaml_file(const std::filesystem::path& file) {
+YamlNode read_yaml_file(const std::filesystem::path& file) {
   const std::filesystem::path folder = std::filesystem::absolute(file).parent_path();
   auto source = std::make_shared<Source>(Source{file.string(), true, folder});
   std::string text;

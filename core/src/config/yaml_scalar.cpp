@@ -65,35 +65,35 @@ int prefixed_base(std::string_view text) {
   return base;
 }
 
-void set_integer(Node& node, std::string_view digits, int base) {
+void set_integer(YamlNode& node, std::string_view digits, int base) {
   if (digits.front() == '+') digits.remove_prefix(1);
   const auto result =
       std::from_chars(digits.data(), digits.data() + digits.size(), node.integer, base);
   if (result.ec != std::errc{})
     fail_at(node.place(), "the integer " + node.text + " does not fit 64 bits",
             "write a smaller one");
-  node.type = Node::Type::integer;
+  node.type = YamlNode::Type::integer;
   node.number = static_cast<double>(node.integer);
 }
 
-void set_number(Node& node) {
+void set_number(YamlNode& node) {
   std::string_view digits = node.text;
   if (digits.front() == '+') digits.remove_prefix(1);
   const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), node.number);
   if (result.ec != std::errc{} || !std::isfinite(node.number))
     fail_at(node.place(), "the number " + node.text + " is outside the range of a double",
             "write a number between 2.3e-308 and 1.7e308");
-  node.type = Node::Type::number;
+  node.type = YamlNode::Type::number;
 }
 
 }  // namespace
 
-void resolve_plain(Node& node) {
+void resolve_plain(YamlNode& node) {
   const std::string_view text = node.text;
-  node.type = Node::Type::string;
+  node.type = YamlNode::Type::string;
   if (text == "true" || text == "True" || text == "TRUE" || text == "false" || text == "False" ||
       text == "FALSE") {
-    node.type = Node::Type::boolean;
+    node.type = YamlNode::Type::boolean;
     node.boolean = text[0] == 't' || text[0] == 'T';
   } else if (is_decimal_integer(text)) {
     const size_t start = skip_sign(text);

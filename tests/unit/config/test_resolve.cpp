@@ -70,7 +70,7 @@ struct Pattern {
   const char* patch;
   std::vector<int64_t> moe;
 };
-void PrintTo(const Pattern& p, std::ostream* out) { *out << p.patch; }
+void PrintTo(const Pattern& p, std::ostream* out) { *out << p.name; }
 
 class LayerPatterns : public ::testing::TestWithParam<Pattern> {};
 
@@ -237,7 +237,7 @@ struct ConfigFault {
   const char* patch;
   std::vector<std::string> parts;
 };
-void PrintTo(const ConfigFault& f, std::ostream* out) { *out << f.patch; }
+void PrintTo(const ConfigFault& f, std::ostream* out) { *out << f.name; }
 
 class ConfigFaults : public ::testing::TestWithParam<ConfigFault> {};
 

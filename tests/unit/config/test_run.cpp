@@ -146,7 +146,7 @@ struct OverrideFault {
   const char *key, *value;
   std::vector<std::string> parts;
 };
-void PrintTo(const OverrideFault& f, std::ostream* out) { *out << f.key << "=" << f.value; }
+void PrintTo(const OverrideFault& f, std::ostream* out) { *out << f.name; }
 
 class OverrideFaults : public ::testing::TestWithParam<OverrideFault> {};
 

@@ -18,22 +18,22 @@ const SchemaValidator& validator() {
   return made;
 }
 
-Json json_of(const Node& node) {
+Json json_of(const YamlNode& node) {
   switch (node.type) {
-    case Node::Type::null: return nullptr;
-    case Node::Type::boolean: return node.boolean;
-    case Node::Type::integer: return node.integer;
-    case Node::Type::number: return node.number;
-    case Node::Type::string: return node.text;
-    case Node::Type::list: {
+    case YamlNode::Type::null: return nullptr;
+    case YamlNode::Type::boolean: return node.boolean;
+    case YamlNode::Type::integer: return node.integer;
+    case YamlNode::Type::number: return node.number;
+    case YamlNode::Type::string: return node.text;
+    case YamlNode::Type::list: {
       Json list = Json::array();
-      for (const Node& item : node.items) list.push_back(json_of(item));
+      for (const YamlNode& item : node.items) list.push_back(json_of(item));
       return list;
     }
-    case Node::Type::map: break;
+    case YamlNode::Type::map: break;
   }
   Json map = Json::object();
-  for (const Node& item : node.items) map[item.key] = json_of(item);
+  for (const YamlNode& item : node.items) map[item.key] = json_of(item);
   return map;
 }
 
@@ -44,7 +44,7 @@ const Table* table_of(const std::string& kind) {
 }
 
 // The parser's verdict on structure: its own check, before facts that a schema cannot say.
-std::string parser_fault(const Node& document, const Table& table) {
+std::string parser_fault(const YamlNode& document, const Table& table) {
   try {
     check(document, table);
     return "";
@@ -53,13 +53,13 @@ std::string parser_fault(const Node& document, const Table& table) {
   }
 }
 
-std::string parser_fault(const Node& document) {
-  const Node* kind = document.find("kind");
+std::string parser_fault(const YamlNode& document) {
+  const YamlNode* kind = document.find("kind");
   const Table* table = kind != nullptr ? table_of(kind->text) : nullptr;
   return table == nullptr ? "no such kind" : parser_fault(document, *table);
 }
 
-Node parsed(const std::string& text) {
+YamlNode parsed(const std::string& text) {
   return parse_yaml(text, std::make_shared<Source>(Source{"d.yaml", true, "/"}));
 }
 
@@ -107,7 +107,7 @@ TEST(Schema, EveryShippedFileFitsBothAndNamesTheSchema) {
   EXPECT_GE(files.size(), 15u);
   for (const fs::path& file : files) {
     SCOPED_TRACE(file);
-    const Node document = read_yaml_file(file);
+    const YamlNode document = read_yaml_file(file);
     EXPECT_EQ(parser_fault(document), "");
     EXPECT_EQ(validator().fault(json_of(document)), "")
         << validator().fault_of(kind_of(file), json_of(document));
@@ -123,7 +123,7 @@ TEST(Schema, EveryShippedFileFitsBothAndNamesTheSchema) {
 // schema must come to the same verdict every time.
 class Mutations {
  public:
-  explicit Mutations(Node document)
+  explicit Mutations(YamlNode document)
       : document_(std::move(document)), kind_(document_.find("kind")->text) {}
   int run() {
     visit(document_);
@@ -138,18 +138,18 @@ class Mutations {
         << what << "\nparser: " << by_parser << "\nschema: " << by_schema;
     faults_ += by_parser.empty() ? 0 : 1;
   }
-  void visit(Node& node) {
+  void visit(YamlNode& node) {
     for (size_t i = 0; i < node.items.size(); ++i) {
-      const Node kept = node.items[i];
+      const YamlNode kept = node.items[i];
       for (const char* text : {"", "x", "true", "0", "-1", "1.5", "1e9", "'0'", "[]", "[x]",
                                "[a, a]", "{}", "{x: 1}"}) {
-        Node value = *text == '\0' ? Node{} : parsed(std::string("v: ") + text).items[0];
+        YamlNode value = *text == '\0' ? YamlNode{} : parsed(std::string("v: ") + text).items[0];
         value.key = kept.key;
         node.items[i] = value;
         judge(kept.place() + " = " + text);
       }
       node.items[i] = kept;
-      if (node.type == Node::Type::map) {
+      if (node.type == YamlNode::Type::map) {
         node.items[i].key += "x";
         judge(kept.place() + " misspelt");
         node.items[i].key = kept.key;
@@ -160,7 +160,7 @@ class Mutations {
       visit(node.items[i]);
     }
   }
-  Node document_;
+  YamlNode document_;
   std::string kind_;
   int faults_ = 0;
 };
@@ -222,14 +222,20 @@ spec:
     ignore: [ { names: ["x.{layer}.*"], reason: r } ]
 )";
 
-class EveryPlace : public ::testing::TestWithParam<const char*> {};
+struct Full {
+  const char* name;
+  const char* text;
+};
+void PrintTo(const Full& f, std::ostream* out) { *out << f.name; }
 
-TEST_P(EveryPlace, GetsOneVerdict) { EXPECT_GT(Mutations(parsed(GetParam())).run(), 200); }
+class EveryPlace : public ::testing::TestWithParam<Full> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    Schema, EveryPlace, ::testing::Values(kFullRun, kFullModel, kFullFamily), [](const auto& each) {
-      return std::string(each.index == 0 ? "Run" : each.index == 1 ? "Model" : "Family");
-    });
+TEST_P(EveryPlace, GetsOneVerdict) { EXPECT_GT(Mutations(parsed(GetParam().text)).run(), 200); }
+
+INSTANTIATE_TEST_SUITE_P(Schema, EveryPlace,
+                         ::testing::Values(Full{"Run", kFullRun}, Full{"Model", kFullModel},
+                                           Full{"Family", kFullFamily}),
+                         case_name<Full>);
 
 TEST(Schema, ExamplesInTheDocumentAreGood) {
   const std::string text = read_file(source_folder() / "docs/yaml.md");
@@ -241,7 +247,7 @@ TEST(Schema, ExamplesInTheDocumentAreGood) {
     if (example.starts_with("spec:"))
       example = "apiVersion: moert/v1\nkind: Run\nmetadata: { name: x }\n" + example;
     SCOPED_TRACE(example);
-    const Node document = parsed(example);
+    const YamlNode document = parsed(example);
     EXPECT_EQ(parser_fault(document), "");
     EXPECT_EQ(validator().fault(json_of(document)), "");
     ++count;
@@ -259,7 +265,7 @@ void PrintTo(const Document& d, std::ostream* out) { *out << d.name; }
 class Documents : public ::testing::TestWithParam<Document> {};
 
 TEST_P(Documents, GetOneVerdict) {
-  const Node document = parsed(GetParam().text);
+  const YamlNode document = parsed(GetParam().text);
   EXPECT_EQ(parser_fault(document).empty(), GetParam().good) << parser_fault(document);
   EXPECT_EQ(validator().fault(json_of(document)).empty(), GetParam().good)
       << validator().fault(json_of(document));

@@ -1,49 +1,59 @@
 // YAML as the room reads it: types, places, and what is refused.
 // SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+
 #include "config/yaml_node.hpp"
 #include "unit/config/support.hpp"
 
 namespace moert::config::test {
 namespace {
 
-Node parse(const std::string& text) {
+YamlNode parse(const std::string& text) {
   return parse_yaml(text, std::make_shared<Source>(Source{"t.yaml", true, "/base"}));
 }
 
 struct Scalar {
   const char* name;
   const char* text;
-  Node::Type type;
+  YamlNode::Type type;
 };
-void PrintTo(const Scalar& s, std::ostream* out) { *out << s.text; }
+void PrintTo(const Scalar& s, std::ostream* out) { *out << s.name; }
 
 class ScalarTypes : public ::testing::TestWithParam<Scalar> {};
 
 TEST_P(ScalarTypes, AreThoseOfTheCoreSchema) {
-  const Node document = parse(std::string("k: ") + GetParam().text);
+  const YamlNode document = parse(std::string("k: ") + GetParam().text);
   EXPECT_EQ(static_cast<int>(document.find("k")->type), static_cast<int>(GetParam().type));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Yaml, ScalarTypes,
-    ::testing::Values(
-        Scalar{"yes", "yes", Node::Type::string}, Scalar{"on", "on", Node::Type::string},
-        Scalar{"n", "n", Node::Type::string}, Scalar{"true_", "true", Node::Type::boolean},
-        Scalar{"False", "False", Node::Type::boolean}, Scalar{"tRue", "tRue", Node::Type::string},
-        Scalar{"quoted", "\"true\"", Node::Type::string},
-        Scalar{"single", "'12'", Node::Type::string}, Scalar{"zero", "0", Node::Type::integer},
-        Scalar{"minus", "-12", Node::Type::integer}, Scalar{"hex", "0x1F", Node::Type::integer},
-        Scalar{"octal", "0o17", Node::Type::integer},
-        Scalar{"underscore", "1_000", Node::Type::string},
-        Scalar{"sexagesimal", "1:30", Node::Type::string},
-        Scalar{"point", "1.5", Node::Type::number}, Scalar{"exponent", "1e-5", Node::Type::number},
-        Scalar{"bare_point", ".5", Node::Type::number},
-        Scalar{"trailing", "5.", Node::Type::number}, Scalar{"only_point", ".", Node::Type::string},
-        Scalar{"version", "1.2.3", Node::Type::string}, Scalar{"range", "0-5", Node::Type::string},
-        Scalar{"tilde", "~", Node::Type::null}, Scalar{"null_", "null", Node::Type::null},
-        Scalar{"empty", "", Node::Type::null}, Scalar{"device", "cuda:0", Node::Type::string},
-        Scalar{"hex_no_digits", "0x", Node::Type::string}),
-    case_name<Scalar>);
+INSTANTIATE_TEST_SUITE_P(Yaml, ScalarTypes,
+                         ::testing::Values(Scalar{"yes", "yes", YamlNode::Type::string},
+                                           Scalar{"on", "on", YamlNode::Type::string},
+                                           Scalar{"n", "n", YamlNode::Type::string},
+                                           Scalar{"true_", "true", YamlNode::Type::boolean},
+                                           Scalar{"False", "False", YamlNode::Type::boolean},
+                                           Scalar{"tRue", "tRue", YamlNode::Type::string},
+                                           Scalar{"quoted", "\"true\"", YamlNode::Type::string},
+                                           Scalar{"single", "'12'", YamlNode::Type::string},
+                                           Scalar{"zero", "0", YamlNode::Type::integer},
+                                           Scalar{"minus", "-12", YamlNode::Type::integer},
+                                           Scalar{"hex", "0x1F", YamlNode::Type::integer},
+                                           Scalar{"octal", "0o17", YamlNode::Type::integer},
+                                           Scalar{"underscore", "1_000", YamlNode::Type::string},
+                                           Scalar{"sexagesimal", "1:30", YamlNode::Type::string},
+                                           Scalar{"point", "1.5", YamlNode::Type::number},
+                                           Scalar{"exponent", "1e-5", YamlNode::Type::number},
+                                           Scalar{"bare_point", ".5", YamlNode::Type::number},
+                                           Scalar{"trailing", "5.", YamlNode::Type::number},
+                                           Scalar{"only_point", ".", YamlNode::Type::string},
+                                           Scalar{"version", "1.2.3", YamlNode::Type::string},
+                                           Scalar{"range", "0-5", YamlNode::Type::string},
+                                           Scalar{"tilde", "~", YamlNode::Type::null},
+                                           Scalar{"null_", "null", YamlNode::Type::null},
+                                           Scalar{"empty", "", YamlNode::Type::null},
+                                           Scalar{"device", "cuda:0", YamlNode::Type::string},
+                                           Scalar{"hex_no_digits", "0x", YamlNode::Type::string}),
+                         case_name<Scalar>);
 
 TEST(Yaml, NumbersAreExact) {
   EXPECT_EQ(parse("k: 9223372036854775807").find("k")->integer, INT64_MAX);
@@ -54,8 +64,8 @@ TEST(Yaml, NumbersAreExact) {
 }
 
 TEST(Yaml, NodesKnowTheirPlace) {
-  const Node document = parse("a: 1\nb:\n  - x\n  - {c: 2}\n");
-  const Node& inner = document.find("b")->items[1].items[0];
+  const YamlNode document = parse("a: 1\nb:\n  - x\n  - {c: 2}\n");
+  const YamlNode& inner = document.find("b")->items[1].items[0];
   EXPECT_EQ(inner.key_place(), "t.yaml:4:6");
   EXPECT_EQ(inner.place(), "t.yaml:4:9");
 }
@@ -66,6 +76,12 @@ struct YamlFault {
   std::vector<std::string> parts;
 };
 void PrintTo(const YamlFault& f, std::ostream* out) { *out << f.name; }
+
+std::string many_entries() {
+  std::string text = "a: [";
+  for (int i = 0; i <= 10'000; ++i) text += "x,";
+  return text + "]";
+}
 
 class YamlFaults : public ::testing::TestWithParam<YamlFault> {};
 
@@ -113,6 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
         YamlFault{"deep_flow", "a: " + std::string(100, '['), {"t.yaml:1:"}},
         YamlFault{"very_deep_flow", "a: " + std::string(200'000, '['), {"t.yaml"}},
         YamlFault{"very_deep_map", "a: " + std::string(200'000, '{'), {"t.yaml"}},
+        YamlFault{"many_entries", many_entries(), {"more than 10000 entries"}},
         YamlFault{"long_text", "a: " + std::string(5000, 'x'), {"5000 bytes", "4096"}},
         YamlFault{"too_long", "a: [" + std::string(1 << 20, ' ') + "]", {"bytes at most"}}),
     case_name<YamlFault>);
@@ -123,6 +140,42 @@ TEST(Yaml, DepthIsBoundedInBlockStyle) {
   expect_error(Fault::usage, {"nested deeper than 32"},
                [&] { parse(text + std::string(40, ' ') + "v: 1\n"); });
 }
+
+// The most that a file may hold of what a parser could be slow at. Each takes well below a second;
+// the bound is loose, for sanitizers and busy machines.
+struct Piece {
+  const char* name;
+  std::string_view text;
+};
+void PrintTo(const Piece& p, std::ostream* out) { *out << p.name; }
+
+class LongInputs : public ::testing::TestWithParam<Piece> {};
+
+TEST_P(LongInputs, EndInTime) {
+  std::string text = "a: ";
+  while (text.size() + GetParam().text.size() < kMaxYamlBytes) text += GetParam().text;
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    parse(text);
+  } catch (const Error& error) {
+    EXPECT_EQ(static_cast<int>(error.fault()), static_cast<int>(Fault::usage));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Yaml, LongInputs,
+    ::testing::Values(Piece{"list", "["}, Piece{"map", "{"}, Piece{"items", "\n - a"},
+                      Piece{"dashes", "- "}, Piece{"questions", "? "}, Piece{"colons", "a: "},
+                      Piece{"lines", "\n\n"}, Piece{"folded", "x\n "}, Piece{"comments", "\n# c"},
+                      Piece{"anchors", "&a "}, Piece{"tags", "!a "}, Piece{"aliases", "*a "},
+                      Piece{"bars", "|"}, Piece{"single_quotes", "'"}, Piece{"double_quotes", "\""},
+                      Piece{"backslashes", "\\"}, Piece{"nested_maps", "{a: "},
+                      Piece{"nested_lists", "[a, "}, Piece{"commas", ","},
+                      Piece{"documents", "\n---"}, Piece{"ends", "\n..."},
+                      Piece{"directives", "\n%"}, Piece{"tabs", "\t"}, Piece{"blanks", " "},
+                      Piece{"letters", "x"}),
+    case_name<Piece>);
 
 TEST(Yaml, FileFaultsAreUsageFaults) {
   const TempFolder folder;
