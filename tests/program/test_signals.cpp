@@ -82,28 +82,29 @@ TEST(Memory, RunningOutIsAnErrorWhereverItHappens) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the address sanitizer reserves more than any limit";
 #endif
-  bool was_refused = false, was_enough = false;
-  for (int megabytes = 8; megabytes < 4000 && !was_enough;
-       megabytes += megabytes < 40 ? 1 : megabytes / 3) {
-    const TemporaryFolder folder;
-    const Ended ended = run_moert(
-        {"--version"},
-        {.folder = folder.path(),
-         .shell = " >version; ulimit -v " + std::to_string(megabytes * 1024) + "; exec " +
-                  std::string(MOERT_PROGRAM) + " run " + run_file("olmoe-tiny") + " --threads 1"});
-    EXPECT_EQ(ended.signal, 0) << megabytes << " MB" << MOERT_SHOW(ended);
-    was_enough = ended.code == 0;
-    was_refused |= ended.code == 5;
-    // 127: even the libraries did not fit. 3: a plugin's library did not.
-    EXPECT_TRUE(was_enough || ended.code == 5 || ended.code == 6 || ended.code == 127 ||
-                ended.code == 3)
-        << megabytes << " MB" << MOERT_SHOW(ended);
-    if (!was_enough) {
-      EXPECT_FALSE(std::filesystem::exists(folder / "out/olmoe-tiny.safetensors"));
+  for (const char* threads : {"1", "64"}) {
+    bool was_refused = false, was_enough = false;
+    for (int megabytes = 8; megabytes < 4000 && !was_enough;
+         megabytes += megabytes < 40 ? 1 : megabytes / 3) {
+      const TemporaryFolder folder;
+      const Ended ended = run_moert(
+          {"--version"}, {.folder = folder.path(),
+                          .shell = " >version; ulimit -v " + std::to_string(megabytes * 1024) +
+                                   "; exec " + std::string(MOERT_PROGRAM) + " run " +
+                                   run_file("olmoe-tiny") + " --threads " + threads});
+      EXPECT_EQ(ended.signal, 0) << megabytes << " MB" << MOERT_SHOW(ended);
+      was_enough = ended.code == 0;
+      was_refused |= ended.code == 5;
+      // 127: even the libraries did not fit. 3: a plugin's library did not.
+      EXPECT_TRUE(was_enough || ended.code == 5 || ended.code == 127 || ended.code == 3)
+          << megabytes << " MB, " << threads << " threads" << MOERT_SHOW(ended);
+      if (!was_enough) {
+        EXPECT_FALSE(std::filesystem::exists(folder / "out/olmoe-tiny.safetensors"));
+      }
     }
+    EXPECT_TRUE(was_refused);
+    EXPECT_TRUE(was_enough);
   }
-  EXPECT_TRUE(was_refused);
-  EXPECT_TRUE(was_enough);
 }
 
 // `script` gives the program a terminal.

@@ -9,6 +9,7 @@
 #include "run_text.hpp"
 #include "runtime/run.hpp"
 #include "setup.hpp"
+#include "signals.hpp"
 
 namespace moert::tool {
 
@@ -28,7 +29,8 @@ int cmd_run(const Options& options, Console& console) {
   ProgressLine progress(options.quiet);
   const runtime::RunReport report = runtime::run(
       session, families, run,
-      [&](uint64_t done, uint64_t total, uint64_t bytes) { progress.update(done, total, bytes); });
+      [&](uint64_t done, uint64_t total, uint64_t bytes) { progress.update(done, total, bytes); },
+      throw_if_interrupted);
   progress.clear();
   if (options.json)
     print_json(console, report_json(report));

@@ -58,12 +58,13 @@ std::optional<Identity> identity(const fs::path& path) {
 struct Refusal {
   Outcome outcome;
   std::string detail;
+  bool asked_for = false;  // the user's own list left it out: nothing to warn of
 };
 using Verdict = std::optional<Refusal>;
 
 Verdict refuse_if(Outcome outcome, std::string detail) {
   if (detail.empty()) return std::nullopt;
-  return Refusal{outcome, std::move(detail)};
+  return Refusal{outcome, std::move(detail), false};
 }
 
 class Search {
@@ -120,7 +121,10 @@ class Search {
     const Verdict verdict = judge(report);
     report.outcome = verdict ? verdict->outcome : Outcome::loaded;
     report.detail = verdict ? verdict->detail : "";
-    log_(verdict ? LogLevel::warn : LogLevel::debug, "loader",
+    const LogLevel level = !verdict             ? LogLevel::debug
+                           : verdict->asked_for ? LogLevel::info
+                                                : LogLevel::warn;
+    log_(level, "loader",
          path.string() + ": " + outcome_name(report.outcome) +
              (verdict ? ": " + report.detail : ""));
     result_.reports.push_back(std::move(report));
@@ -163,7 +167,8 @@ class Search {
 
   Verdict judge_policy(const fs::path& path, const FileReport& report) const {
     if (!allowed(options_.allow, report.id, name_of_file(report.path)))
-      return Refusal{Outcome::refused, "'" + report.id + "' is not in the list of allowed plugins"};
+      return Refusal{Outcome::refused, "'" + report.id + "' is not in the list of allowed plugins",
+                     true};
     if (Verdict verdict = refuse_if(Outcome::refused, unsafe_file(path, report.path)))
       return verdict;
     for (const Plugin& plugin : result_.plugins)
@@ -203,7 +208,7 @@ class Search {
     const std::string name = plugin.descriptor.name;
     if (!allowed(options_.allow, plugin.descriptor.id, name))
       return Refusal{Outcome::refused,
-                     "its short name '" + name + "' is not in the list of allowed plugins"};
+                     "its short name '" + name + "' is not in the list of allowed plugins", true};
     for (const Plugin& other : result_.plugins)
       if (name == other.descriptor.name)
         return Refusal{Outcome::shadowed, "the short name '" + name + "' belongs to '" +

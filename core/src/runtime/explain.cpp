@@ -1,18 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/explain.hpp"
 
+#include <algorithm>
+
 #include "util/self.hpp"
 
 namespace moert::runtime {
 
 namespace {
 
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (size_t begin = 0; begin < lines.size();) {
+    const size_t end = std::min(lines.find('\n', begin), lines.size() - 1) + 1;
+    text += "    " + lines.substr(begin, end - begin);
+    begin = end;
+  }
+  return text;
+}
+
 std::string layer_tables(const LayerChoice& choice) {
   std::string text;
   for (const KindChoice& kind : choice.kinds) {
     text += "  " + kind.word + " (" + kind.kind +
             (kind.scheme.empty() ? "" : ", scheme " + kind.scheme) + ")\n";
-    text += registry::decision_table(kind.decision);
+    text += indented(registry::decision_table(kind.decision));
   }
   return text;
 }

@@ -143,8 +143,10 @@ void describe(const Model& model, size_t index, LayerReport& report) {
 
 class Execution {
  public:
-  Execution(const spec::Run& run, const Model& model, const Inputs& inputs, CaptureSet& captures)
+  Execution(const spec::Run& run, const Model& model, const Inputs& inputs, CaptureSet& captures,
+            const std::function<void()>& poll)
       : run_(run),
+        poll_(poll),
         model_(model),
         inputs_(inputs),
         captures_(captures),
@@ -177,6 +179,7 @@ class Execution {
     report.tokens = info.shape[0];
     context_.set_hidden(inputs_.file.view(info).get()->data, report.tokens);
     for (int64_t i = 0; i < run_.repeat; ++i) {
+      poll_();
       context_.synchronize();
       const Clock::time_point start = Clock::now();
       context_.forward(index);
@@ -216,6 +219,7 @@ class Execution {
   }
 
   const spec::Run& run_;
+  const std::function<void()>& poll_;
   const Model& model_;
   const Inputs& inputs_;
   CaptureSet& captures_;
@@ -246,7 +250,7 @@ ModelSettings settings_of(const spec::Run& run, int64_t max_tokens, uint32_t dty
 }
 
 RunReport run(Session& session, const config::Families& families, const spec::Run& run,
-              const Progress& progress) {
+              const Progress& progress, const std::function<void()>& poll) {
   spec::Model spec = resolve_model(families, run);
   RunReport report;
   report.name = run.name;
@@ -268,7 +272,7 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
   model.load(progress);
   report.load_seconds = seconds_since(start);
 
-  Execution execution(run, model, inputs, captures);
+  Execution execution(run, model, inputs, captures, poll);
   execution.run_all();
   report.layers = execution.take_reports();
   report.checked = run.expect.has_value();
@@ -276,10 +280,12 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
     if (layer.comparison && !layer.comparison->passed) report.passed = false;
   for (const AttachedCapturer& capturer : captures.attached()) {
     if (capturer.wanted.path.empty()) continue;
+    poll();
     captures.write(capturer, capturer.wanted.path);
     report.captures.push_back(capturer.wanted.path);
   }
   if (!run.output.empty()) {
+    poll();
     execution.outputs().write(model, run.output);
     report.output = run.output;
   }

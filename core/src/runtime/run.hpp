@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,8 +48,10 @@ spec::Model resolve_model(const config::Families& families, const spec::Run& run
 ModelSettings settings_of(const spec::Run& run, int64_t max_tokens, uint32_t dtype);
 
 // Throws Error; otherwise everything that was asked for has been written. A missed expectation is no
-// error: see RunReport::passed.
-RunReport run(Session& session, const config::Families& families, const spec::Run& run,
-              const Progress& progress = {});
+// error: see RunReport::passed. `poll` is called between forwards and before each file is written; what
+// it throws ends the run with nothing half-written.
+RunReport run(
+    Session& session, const config::Families& families, const spec::Run& run,
+    const Progress& progress = {}, const std::function<void()>& poll = [] {});
 
 }  // namespace moert::runtime

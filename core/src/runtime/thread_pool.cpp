@@ -4,6 +4,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <string>
+#include <system_error>
+
+#include <moert/error.hpp>
 
 namespace moert::runtime {
 
@@ -20,11 +24,22 @@ int32_t processors() {
 ThreadPool::ThreadPool(int32_t threads) {
   const int32_t count = threads > 0 ? threads : processors();
   workers_.reserve(static_cast<size_t>(count) - 1);
-  for (int32_t worker = 1; worker < count; ++worker)
-    workers_.emplace_back([this, worker] { work(worker); });
+  try {
+    for (int32_t worker = 1; worker < count; ++worker)
+      workers_.emplace_back([this, worker] { work(worker); });
+  } catch (const std::system_error& error) {
+    stop();
+    throw Error(Fault::device,
+                "cannot start thread " + std::to_string(workers_.size() + 2) + " of " +
+                    std::to_string(count) + ": " + error.code().message(),
+                "the thread pool",
+                "ask for fewer threads, or raise the limit on memory or threads");
+  }
 }
 
-ThreadPool::~ThreadPool() {
+ThreadPool::~ThreadPool() { stop(); }
+
+void ThreadPool::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -16,7 +16,8 @@ class ThreadPool {
  public:
   using Body = void (*)(void* arg, int64_t begin, int64_t end, int32_t worker);
 
-  explicit ThreadPool(int32_t threads);  // 0: as many as processors this process may use
+  // 0: as many as processors this process may use. Throws Error(device) if one cannot be started.
+  explicit ThreadPool(int32_t threads);
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
   ~ThreadPool();
@@ -32,6 +33,7 @@ class ThreadPool {
     int64_t n = 0, grain = 1, next = 0;
   };
   void work(int32_t worker);
+  void stop();
   void take_ranges(int32_t worker, std::unique_lock<std::mutex>& lock);
 
   std::mutex callers_;  // one loop at a time

@@ -52,6 +52,9 @@ MappedFile::MappedFile(const fs::path& path) : path_(path) {
   size_ = reader.size();
   if (size_ == 0) return;
   void* p = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, reader.file(), 0);
+  if (p == MAP_FAILED && errno == ENOMEM)
+    throw Error(Fault::device, "no memory to map " + std::to_string(size_) + " bytes",
+                path.string(), "free memory, or raise the limit on address space");
   if (p == MAP_FAILED)
     fail_input(path, std::string("cannot map the file: ") + std::strerror(errno));
   data_ = static_cast<const std::byte*>(p);

@@ -8,7 +8,7 @@
 
 namespace moert {
 
-// Levenshtein distance.
+// Fewest letters to add, drop, replace or swap with their neighbour (each place edited once).
 size_t edit_distance(std::string_view a, std::string_view b);
 
 // Up to `most` of `names`, nearest first, none farther than half the length of `name` (at least 2).
