@@ -21,6 +21,8 @@ class Plain : public QuantMethod {
     return Support::no("scheme '" + std::string(scheme) + "' is not '" +
                        std::string(Format::kScheme) + "'");
   }
+  // Public, since the formats inherit it as their own constructor.
+  // NOLINTNEXTLINE(bugprone-crtp-constructor-accessibility)
   Plain(const Host& host, std::string_view scheme, const Options& options) {
     const Support answer = supports(host, scheme);
     if (!answer.verdict) throw PluginError(MOERT_UNIMPLEMENTED, answer.reason);

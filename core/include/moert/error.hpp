@@ -24,8 +24,8 @@ class __attribute__((visibility("default"))) Error : public std::exception {
  public:
   Error(Fault fault, std::string problem, std::string place, std::string remedy)
       : fault_(fault),
-        problem_(std::move(problem)),
-        place_(std::move(place)),
+        problem_(one_line(std::move(problem))),
+        place_(one_line(std::move(place))),
         remedy_(std::move(remedy)) {
     text_ = "error: " + problem_;
     if (!place_.empty()) text_ += "\n  at " + place_;
@@ -39,6 +39,12 @@ class __attribute__((visibility("default"))) Error : public std::exception {
   const char* what() const noexcept override { return text_.c_str(); }
 
  private:
+  // Names from files may hold anything; a line break in one must not look like a line of ours.
+  static std::string one_line(std::string text) {
+    for (char& c : text)
+      if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+    return text;
+  }
   Fault fault_;
   std::string problem_, place_, remedy_, text_;
 };

@@ -50,7 +50,8 @@ void Call::fail(moert_code_t code, const std::string& candidate, const char* act
                        : fault == Fault::input
                            ? "the checkpoint contradicts what was declared: check the tensor named"
                            : "see `moert explain` for other candidates";
-  throw Error(fault, problem + ")", place, remedy);
+  const std::string where(error_.where, ::strnlen(error_.where, sizeof error_.where));
+  throw Error(fault, problem + ")", place.empty() ? where : place, remedy);
 }
 
 }  // namespace moert::runtime

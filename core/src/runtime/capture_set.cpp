@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 
+#include "runtime/ask.hpp"
 #include "runtime/call.hpp"
 #include "util/nearest.hpp"
 #include "weights/safetensors.hpp"
@@ -54,17 +55,11 @@ void CaptureSet::attach(const Session& session, const spec::Capture& wanted, int
   spec.top_k = top_k_.data();
   registry::Policy policy;
   policy.pinned = wanted.to.find('.') == std::string::npos ? "capture." + wanted.to : wanted.to;
-  const registry::Ask ask = [&](const registry::Candidate& candidate) {
-    moert_support_t support{};
-    support.struct_size = sizeof support;
-    Call call;
-    const auto* table = registry::table_of<moert_capturer_t>(candidate);
-    call.check(table->supports(session.host(), &spec, &support, call.out()), candidate.name,
-               "supports");
-    return support;
+  const registry::Ask question = [&](const registry::Candidate& candidate) {
+    return ask<moert_capturer_t>(session.host(), candidate, &spec);
   };
   const registry::Decision decision =
-      registry::choose(session.registry().candidates(MOERT_KIND_CAPTURER), policy, ask);
+      registry::choose(session.registry().candidates(MOERT_KIND_CAPTURER), policy, question);
   if (decision.chosen == nullptr)
     throw Error(Fault::refused, "no capturer '" + wanted.to + "' accepts the run", "capture.to",
                 "the candidates and their reasons:\n" + registry::decision_table(decision));
@@ -169,7 +164,10 @@ void CaptureSet::write(const AttachedCapturer& capturer, const std::filesystem::
   for (const capture::LayerRoutes& routes : all) {
     const std::string prefix = "layers." + std::to_string(routes.layer_id) + ".";
     narrow.push_back(capture::narrow_ids(routes));
-    const uint32_t type = narrow.back().bytes_per_id == 1 ? MOERT_DTYPE_U8 : MOERT_DTYPE_U16;
+    const int width = narrow.back().bytes_per_id;
+    const uint32_t type = width == 1   ? MOERT_DTYPE_U8
+                          : width == 2 ? MOERT_DTYPE_U16
+                                       : MOERT_DTYPE_U32;
     writer.add(prefix + "ids", type, {rows, routes.top_k}, narrow.back().data.data());
     writer.add(prefix + "present", MOERT_DTYPE_U8, {rows}, routes.present.data());
     if (!routes.weights.empty())

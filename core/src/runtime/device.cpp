@@ -38,7 +38,7 @@ std::vector<const registry::Candidate*> in_order(std::vector<const registry::Can
   const auto place = [&](const registry::Candidate* c) {
     return std::find(prefer.begin(), prefer.end(), c->plugin_name) - prefer.begin();
   };
-  std::stable_sort(all.begin(), all.end(), [&](const auto* a, const auto* b) {
+  std::sort(all.begin(), all.end(), [&](const auto* a, const auto* b) {
     if (place(a) != place(b)) return place(a) < place(b);
     if (a->rank != b->rank) return a->rank > b->rank;
     return a->name < b->name;

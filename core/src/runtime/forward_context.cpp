@@ -107,7 +107,10 @@ void ForwardContext::forward(size_t layer, const int32_t* forced_ids, const uint
   }
   const Runner& runner = model_.runner(layer);
   Call call;
-  call.check(runner->forward(runner.self(), &args, call.out()), runner.name().c_str(), "forward");
+  const moert_code_t code = runner->forward(runner.self(), &args, call.out());
+  if (code != MOERT_OK)
+    call.check(code, runner.name(), "forward",
+               "layer " + std::to_string(model_.layer(layer).layer_id));
 }
 
 void ForwardContext::read_output(void* out) {

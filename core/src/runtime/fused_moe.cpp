@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/fused_moe.hpp"
 
-#include <moert/sdk/error.hpp>
-
+#include "runtime/ask.hpp"
 #include "runtime/call.hpp"
 
 namespace moert::runtime {
@@ -12,22 +11,18 @@ namespace {
 using registry::Candidate;
 using registry::table_of;
 
-moert_support_t empty_support() {
-  moert_support_t support{};
-  support.struct_size = sizeof support;
-  return support;
+// The candidate that is named for a kind; empty: none is.
+std::string pinned(const ChoiceSettings& settings, const char* word) {
+  const auto pin = settings.layers.find(word);
+  return pin == settings.layers.end() || pin->second == "auto" ? "" : pin->second;
 }
 
-// Asks one candidate; an error of the question itself counts as a refusal with that text.
-template <class Table, class Spec>
-moert_support_t ask(const moert_host_t* host, const Candidate& candidate, const Spec* spec) {
-  moert_support_t support = empty_support();
-  Call call;
-  const moert_code_t code = table_of<Table>(candidate)->supports(host, spec, &support, call.out());
-  if (code == MOERT_OK) return support;
-  support = empty_support();
-  detail::copy_text(support.reason, sizeof support.reason,
-                    std::string(code_name(code)) + ": " + call.message());
+// A monolithic runner has no parts, so it would pass over a part that is named.
+moert_support_t without_parts(moert_support_t support, const ChoiceSettings& settings) {
+  if (support.verdict == 0 || (support.flags & MOERT_SUPPORT_MONOLITHIC) == 0) return support;
+  for (const char* part : {"router", "routed_experts", "shared_experts"})
+    if (!pinned(settings, part).empty())
+      return refusal("routes and computes inside, but " + std::string(part) + " is named");
   return support;
 }
 
@@ -38,11 +33,9 @@ KindChoice choose_kind(const Session& session, const char* word, const char* kin
   policy.device = std::move(device);
   policy.prefer = settings.prefer;
   policy.fallback_next = settings.fallback_next;
-  const auto pin = settings.layers.find(word);
-  if (pin != settings.layers.end() && pin->second != "auto") policy.pinned = pin->second;
-  const moert_host_t* host = session.host();
-  const registry::Ask question = [host, spec](const Candidate& c) {
-    return ask<Table>(host, c, spec);
+  policy.pinned = pinned(settings, word);
+  const registry::Ask question = [&](const Candidate& c) {
+    return without_parts(ask<Table>(session.host(), c, spec), settings);
   };
   return {word,
           kind,

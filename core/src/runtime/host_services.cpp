@@ -24,13 +24,14 @@ LogLevel level_of(int32_t level) {
 }
 
 void log_line(void* ctx, int32_t level, const char* file, int32_t line,
-              const char* message) noexcept {
+              const char* message) noexcept try {
   std::string text = message != nullptr ? message : "";
   if (level == MOERT_LOG_HOST_MISBEHAVING) text = "the host broke a rule: " + text;
   if (level == MOERT_LOG_PLUGIN_MISBEHAVING) text = "a plugin broke a rule: " + text;
   if (file != nullptr && file[0] != '\0')
     text += " (" + std::string(file) + ":" + std::to_string(line) + ")";
   self(ctx).log()(level_of(level), "plugin", text);
+} catch (...) {  // memory is short, or the sink threw: a lost line must not end the process
 }
 
 void* allocate(void*, uint64_t bytes, uint64_t align) noexcept {

@@ -18,6 +18,7 @@ LayerProblem::LayerProblem(const spec::Model& model, const spec::MoELayer& layer
                  spec_.activation.alpha,
                  spec_.activation.beta,
                  spec_.activation.limit};
+  layer_.output_scale = spec_.routing.scale_on_output ? spec_.routing.routed_scale : 1.0;
   fill_experts(model);
   fill_routing(model);
   if (has_shared_) fill_shared(model);
@@ -25,7 +26,6 @@ LayerProblem::LayerProblem(const spec::Model& model, const spec::MoELayer& layer
   layer_.experts = &experts_;
   layer_.routing = &routing_;
   layer_.shared = shared();
-  layer_.output_scale = spec_.routing.scale_on_output ? spec_.routing.routed_scale : 1.0;
   layer_.weight_scheme = setting_.scheme.c_str();
 }
 
@@ -44,7 +44,7 @@ void LayerProblem::fill_experts(const spec::Model& model) {
   p.activation_dtype = setting_.dtype;
   // Where something is still to be added or multiplied, the experts give f32 and the sum is rounded
   // once.
-  const bool more_to_do = has_shared_ || spec_.routing.scale_on_output;
+  const bool more_to_do = has_shared_ || layer_.output_scale != 1.0;
   p.output_dtype = more_to_do ? static_cast<uint32_t>(MOERT_DTYPE_F32) : setting_.dtype;
   p.weight_scheme = setting_.scheme.c_str();
   p.act_scheme = "none";

@@ -24,8 +24,19 @@ uint32_t hidden_dtype(const ModelSettings& settings, const weights::Plan& plan) 
   return MOERT_DTYPE_BF16;
 }
 
-void require_scheme(const ModelSettings& settings, const weights::LayerPlan& layer,
-                    const weights::Checkpoint& checkpoint) {
+bool is_plain(const std::string& scheme) { return is_hidden_dtype(dtype_from_name(scheme)); }
+
+// What the run asks for and what the model's description announces must be what the tensors are. An
+// announced format whose tensors look like one goes on to the choice, which knows the formats.
+void require_scheme(const ModelSettings& settings, const spec::MoELayer& announced,
+                    const weights::LayerPlan& layer, const weights::Checkpoint& checkpoint) {
+  if (!announced.scheme.empty() && announced.scheme != layer.scheme && is_plain(layer.scheme))
+    throw Error(Fault::usage,
+                "layer " + std::to_string(layer.layer_id) + " is announced as '" +
+                    announced.scheme + "', but its tensors are '" + layer.scheme + "'",
+                checkpoint.path().string(),
+                "if the tensors are right, write a model file with `moert model describe`, "
+                "correct `scheme` there, and run that");
   if (settings.quant == "from-checkpoint" || settings.quant == layer.scheme) return;
   throw Error(Fault::usage,
               "the run asks for scheme '" + settings.quant + "', but layer " +
@@ -50,7 +61,7 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
                 "hidden states of type " + std::string(dtype_name(dtype_)) + " are not supported",
                 checkpoint_.path().string(), "give them as f32, bf16 or f16");
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    require_scheme(settings, plan_.layers[i], checkpoint_);
+    require_scheme(settings, spec_.layers[i], plan_.layers[i], checkpoint_);
     LayerSetting setting{device_.id(), settings.max_tokens, dtype_, plan_.layers[i].scheme,
                          plan_.layers[i].shared_scheme};
     choices_.push_back(choose_layer(session_, spec_, spec_.layers[i], setting, settings.choice));

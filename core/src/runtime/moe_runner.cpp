@@ -21,6 +21,7 @@ void call_part(Function function, Arguments... arguments) {
   error.native_code = 0;
   error.message[0] = '\0';
   const moert_code_t code = function(arguments..., &error);
+  error.message[sizeof error.message - 1] = '\0';  // should the part have forgotten
   if (code != MOERT_OK) throw PluginError(code, error.message, error.native_code);
 }
 

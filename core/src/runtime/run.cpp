@@ -78,8 +78,13 @@ std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::Te
     throw Error(Fault::input, "expert ids are " + std::string(dtype_name(info.dtype)),
                 file.place(info), "store them as i32 or i64");
   std::vector<int32_t> ids(n);
-  for (size_t i = 0; i < n; ++i)
-    ids[i] = static_cast<int32_t>(static_cast<const int64_t*>(view.get()->data)[i]);
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t id = static_cast<const int64_t*>(view.get()->data)[i];
+    if (id < 0 || id > INT32_MAX)
+      throw Error(Fault::input, "expert id " + std::to_string(id) + " is no expert's number",
+                  file.place(info), "use the file that belongs to this model");
+    ids[i] = static_cast<int32_t>(id);
+  }
   return ids;
 }
 

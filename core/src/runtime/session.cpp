@@ -28,7 +28,8 @@ void mark_bad(loader::Result& loaded, const loader::Plugin& plugin, const std::s
 }  // namespace
 
 Session::Session(const SessionOptions& options)
-    : host_(options.threads, options.log), search_(loader::search_path(options.plugin_path)) {
+    : host_(options.threads, options.log),
+      search_(loader::search_path(options.plugin_path, options.log)) {
   loader::Options load;
   load.search = search_;
   load.allow = options.plugins;

@@ -70,7 +70,7 @@ std::string refusal(const moert_moe_problem_t& p) {
   return Activation::refusal(p.activation, (p.flags & MOERT_PROBLEM_NON_GATED) == 0);
 }
 
-const moert_moe_problem_t& accepted(const moert_moe_problem_t& problem) {
+moert_moe_problem_t accepted(const moert_moe_problem_t& problem) {
   if (const std::string reason = refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;

@@ -26,7 +26,7 @@ std::string refusal(const moert_routing_t& r) {
   return {};
 }
 
-const moert_routing_t& accepted(const moert_routing_t& routing) {
+moert_routing_t accepted(const moert_routing_t& routing) {
   if (const std::string reason = refusal(routing); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return routing;

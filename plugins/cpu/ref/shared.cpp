@@ -36,7 +36,7 @@ std::string refusal(const moert_shared_problem_t& p) {
   return Activation::refusal(p.activation, (p.flags & MOERT_SHARED_NON_GATED) == 0);
 }
 
-const moert_shared_problem_t& accepted(const moert_shared_problem_t& problem) {
+moert_shared_problem_t accepted(const moert_shared_problem_t& problem) {
   if (const std::string reason = refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;

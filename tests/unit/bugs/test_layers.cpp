@@ -35,6 +35,33 @@ TEST(BugLayers, N70_TheRoutedScaleLeavesSharedExpertsAlone) {
     EXPECT_NEAR(static_cast<double>(y2[i] - y1[i]), 1.5 * static_cast<double>(r[i]), 1e-5) << i;
 }
 
+// A scale of one on the output, and one that is not: both with rows of 16 bits.
+TEST(BugLayers, TheScaleMayStandOnTheOutputOfSixteenBitRows) {
+  const fs::path folder = fs::path(MOERT_SOURCE_DIR) / "tests/data/olmoe-bf16";
+  const auto output = [&](bool on_output, double scale) {
+    spec::Model spec = families().resolve(folder);
+    for (spec::MoELayer& layer : spec.layers) {
+      layer.routing.scale_on_output = on_output;
+      layer.routing.routed_scale = scale;
+    }
+    runtime::ModelSettings settings;
+    settings.max_tokens = 2;
+    settings.dtype = MOERT_DTYPE_BF16;
+    spec::Tensors rules = families().tensors(spec);
+    runtime::Model model(session(), std::move(spec), std::move(rules), settings);
+    model.load();
+    runtime::ForwardContext context(model, 2);
+    const std::vector<uint16_t> hidden(static_cast<size_t>(2 * model.spec().hidden_size), 0x3f80);
+    std::vector<uint16_t> out(hidden.size());
+    context.set_hidden(hidden.data(), 2);
+    context.forward(0);
+    context.read_output(out.data());
+    return out;
+  };
+  EXPECT_EQ(output(true, 1), output(false, 1));
+  EXPECT_EQ(output(true, 2), output(false, 2)) << "a power of two changes no rounding";
+}
+
 struct ActivationCase {
   const char* name;
   double alpha, beta, limit, gate, up, want;
