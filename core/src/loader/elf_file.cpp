@@ -29,7 +29,8 @@ constexpr uint16_t kMachine = EM_AARCH64;
 
 // No address space is larger; keeps sums of addresses and sizes far from overflow.
 constexpr uint64_t kAddressEnd = uint64_t{1} << 56;
-constexpr uint64_t kNoteBytes = 1u << 20;     // most bytes of one note segment that are read
+constexpr uint16_t kSegments = 256;           // linkers write some ten
+constexpr uint64_t kNoteBytes = 1u << 20;     // of all note segments together: they may overlap
 constexpr uint64_t kDynamicBytes = 1u << 20;  // 65,536 entries
 constexpr uint64_t kNameBytes = 4096;         // longest DT_NEEDED or run path
 constexpr size_t kNeeded = 4096;
@@ -91,6 +92,9 @@ class Parser {
     if (header_.e_phentsize != sizeof(Elf64_Phdr) || header_.e_phnum == 0 ||
         header_.e_phnum == PN_XNUM)
       fail("damaged: its program headers have no valid size and number");
+    if (header_.e_phnum > kSegments)
+      fail("damaged: it has " + std::to_string(header_.e_phnum) + " program headers, more than " +
+           std::to_string(kSegments));
     const uint64_t size = uint64_t{header_.e_phnum} * sizeof(Elf64_Phdr);
     if (!inside(header_.e_phoff, size)) fail("cut short: its program headers lie beyond its end");
     segments_.resize(header_.e_phnum);
@@ -135,7 +139,8 @@ class Parser {
 
   void read_notes(const Elf64_Phdr& segment) {
     if (!inside(segment.p_offset, segment.p_filesz)) fail("cut short: a note lies beyond its end");
-    if (segment.p_filesz > kNoteBytes) fail("damaged: a note of more than 1 MiB");
+    if (segment.p_filesz > kNoteBytes - note_bytes_) fail("damaged: notes of more than 1 MiB");
+    note_bytes_ += segment.p_filesz;
     std::vector<char> notes(segment.p_filesz);
     read(segment.p_offset, notes.data(), notes.size(), "a note");
     // Owner and descriptor are padded to the segment's alignment.
@@ -244,6 +249,7 @@ class Parser {
   Elf64_Ehdr header_{};
   std::vector<Elf64_Phdr> segments_;
   std::vector<Elf64_Dyn> dynamic_;
+  uint64_t note_bytes_ = 0;              // read so far
   uint64_t texts_ = 0, texts_size_ = 0;  // the string table's place in the file
   ElfFile result_;
 };

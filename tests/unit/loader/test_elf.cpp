@@ -95,8 +95,9 @@ INSTANTIATE_TEST_SUITE_P(
         Lie{"EntrySize", [](Image& i) { i.header.e_phentsize = 32; }, "valid size and number"},
         Lie{"NoSegments", [](Image& i) { i.header.e_phnum = 0; }, "valid size and number"},
         Lie{"ExtendedCount", [](Image& i) { i.header.e_phnum = PN_XNUM; }, "valid size and number"},
-        Lie{"ManySegments", [](Image& i) { i.header.e_phnum = 60000; },
-            "program headers lie beyond"},
+        Lie{"ManySegments", [](Image& i) { i.header.e_phnum = 256; }, "program headers lie beyond"},
+        Lie{"TooManySegments", [](Image& i) { i.header.e_phnum = 257; },
+            "it has 257 program headers, more than 256"},
         Lie{"TableWraps", [](Image& i) { i.header.e_phoff = kHuge; },
             "program headers lie beyond"}),
     [](const auto& test_info) { return test_info.param.name; });
@@ -166,6 +167,38 @@ INSTANTIATE_TEST_SUITE_P(
         Lie{"ConstructorsElsewhere",
             [](Image& i) { i.entries[2] = Image::entry(DT_INIT_ARRAY, 16); }, "points outside"}),
     [](const auto& test_info) { return test_info.param.name; });
+
+// Segments that name the same bytes cost a read each, so their sum is what counts.
+TEST(Elf, NotesThatShareBytesCountEachTime) {
+  for (const auto& [segments, bytes_each] :
+       {std::pair{200, 5243u}, {200, 5242u}, {253, 1u << 20}}) {
+    Image image;
+    image.header.e_phnum = static_cast<uint16_t>(3 + segments);
+    image.header.e_phoff = (image.bytes().size() + 7) / 8 * 8 + (1u << 20);
+    image.note.p_type = PT_NULL;
+    std::string bytes = image.bytes();
+    const uint64_t at_notes = (bytes.size() + 7) / 8 * 8;
+    bytes.resize(image.header.e_phoff);
+    bytes += test::raw(image.load) + test::raw(image.dynamic) + test::raw(image.note);
+    for (int i = 0; i < segments; ++i)
+      bytes += test::raw(Image::segment(PT_NOTE, at_notes, bytes_each, 4));
+    uint64_t asked = 0;
+    const ByteSource plain = source_of(bytes);
+    const ByteSource counting{plain.size, [&](uint64_t offset, void* to, uint64_t size) {
+                                asked += size;
+                                return plain.read(offset, to, size);
+                              }};
+    const bool fits = uint64_t{bytes_each} * static_cast<uint64_t>(segments) <= (1u << 20);
+    std::string problem;
+    try {
+      read_elf(counting, "x");
+    } catch (const Error& e) {
+      problem = e.problem();
+    }
+    EXPECT_EQ(problem, fits ? "" : "damaged: notes of more than 1 MiB") << bytes_each;
+    EXPECT_LT(asked, (1u << 20) + 65536) << bytes_each;
+  }
+}
 
 TEST(Elf, EveryLength) {
   const std::string bytes = Image().bytes();
