@@ -8,7 +8,7 @@ namespace moert::capture {
 
 NarrowIds narrow_ids(const LayerRoutes& routes) {
   NarrowIds narrow;
-  narrow.bytes_per_id = routes.num_experts <= 256 ? 1 : 2;
+  narrow.bytes_per_id = routes.num_experts <= 256 ? 1 : routes.num_experts <= 65536 ? 2 : 4;
   const auto width = static_cast<size_t>(narrow.bytes_per_id);
   const auto k = static_cast<size_t>(routes.top_k);
   narrow.data.assign(routes.ids.size() * width, 0);

@@ -41,8 +41,8 @@ class CaptureSet {
   // Everything that a capturer holds, layer by layer.
   std::vector<capture::LayerRoutes> read(const AttachedCapturer& capturer) const;
 
-  // Writes what a capturer holds as safetensors: per layer ids (u8, u16 or u32), present (u8), and weights
-  // and margins if they were wanted; sequences and positions of the rows. Atomic.
+  // Writes what a capturer holds as safetensors: per layer ids (u8, u16 or u32), present (u8), and
+  // weights and margins if they were wanted; sequences and positions of the rows. Atomic.
   void write(const AttachedCapturer& capturer, const std::filesystem::path& path) const;
 
  private:
