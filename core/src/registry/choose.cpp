@@ -14,6 +14,8 @@ namespace moert::registry {
 
 namespace {
 
+constexpr int32_t kHighestScore = 1000;  // problem.h
+
 struct Contender {
   const Candidate* candidate;
   size_t preference;  // place in Policy::prefer, or its size; 0 for a pin
@@ -74,6 +76,8 @@ Contender consider(const Candidate& candidate, const Policy& policy, const Ask& 
     return made;
   }
   made.support = ask(candidate);
+  // Only a rank puts a candidate far ahead: a score beyond its range gains nothing.
+  made.support.score = std::clamp(made.support.score, 0, kHighestScore);
   if (made.support.verdict != 0) {
     row.state = Row::accepted;
     row.score = made.support.score;

@@ -124,6 +124,22 @@ const std::vector<Player>& three() {
   return players;
 }
 
+// problem.h gives scores the range 0 to 1000: whoever answers more gains nothing by it.
+TEST(ChooseScores, BeyondTheirRangeAreClamped) {
+  Game game({{"a.x", MOERT_RANK_GOOD, INT32_MIN},
+             {"b.x", MOERT_RANK_GOOD, 1000},
+             {"c.x", MOERT_RANK_GOOD, INT32_MAX},
+             {"d.x", MOERT_RANK_GOOD, 1001}});
+  Policy any;
+  const Decision decision = game.decide(any);
+  EXPECT_EQ(chosen(decision), "b.x") << decision_table(decision);
+  for (const auto& [name, score] :
+       {std::pair{"a.x", 0}, {"b.x", 1000}, {"c.x", 1000}, {"d.x", 1000}})
+    EXPECT_EQ(row_of(decision, name)->score, score) << name;
+  const Decision named = game.decide(pin("c.x"));
+  EXPECT_EQ(named.support.score, 1000);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Order, Choose,
     testing::Values(
