@@ -1,6 +1,7 @@
 // init and deinit of opened plugins.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "loader/descriptor.hpp"
@@ -10,6 +11,13 @@
 namespace moert::loader {
 
 namespace {
+
+// Held around every init and deinit. Of the process, because the mapped libraries are: Runtimes of
+// several threads share them, and entry.h promises plugins one call at a time.
+std::mutex& turn() {
+  static constinit std::mutex mutex;
+  return mutex;
+}
 
 using Texts = std::map<std::string, std::string>;
 
@@ -22,6 +30,7 @@ std::string start_plugin(const Plugin& plugin, const Texts& texts, const moert_h
   error.struct_size = sizeof error;
   moert_code_t code = MOERT_INTERNAL;
   try {
+    const std::lock_guard lock(turn());
     const FloatGuard guard;
     code =
         plugin.descriptor.init(host, options.data(), static_cast<uint32_t>(options.size()), &error);
@@ -72,6 +81,7 @@ void stop(Result& result) {
   for (auto plugin = result.plugins.rbegin(); plugin != result.plugins.rend(); ++plugin) {
     if (!std::exchange(plugin->started, false) || plugin->descriptor.deinit == nullptr) continue;
     try {
+      const std::lock_guard lock(turn());
       const FloatGuard guard;
       plugin->descriptor.deinit();
     } catch (...) {  // a rule is broken, but everybody is on the way out

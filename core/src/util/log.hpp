@@ -9,7 +9,8 @@ namespace moert {
 
 enum class LogLevel { trace, debug, info, warn, error };
 
-// Any thread. `area` is a short word: "loader", "dispatch", "weights", "run", or a plugin's id.
+// Any thread. `area` is a short word: "loader", "dispatch", "weights", "run", or "plugin" for a
+// line that some plugin wrote.
 using LogSink = std::function<void(LogLevel, const std::string& area, const std::string& message)>;
 
 inline void ignore_log(LogLevel, const std::string&, const std::string&) {}

@@ -49,8 +49,13 @@ typedef struct moert_plugin {
   const moert_feature_t* const* features; /* array of pointers, so that a feature can grow */
   uint32_t n_features;
   uint32_t flags;
-  /* Called once before any table is used and once at orderly shutdown. [main-thread]. init that
-   * fails leaves nothing behind; its plugin's features are then not registered. Either may be NULL. */
+  /* Each Runtime of a process calls init once before it uses any table and, if that returned OK,
+   * deinit once at its orderly shutdown. [main-thread]. All share the mapped library, so init may
+   * come again before deinit: a plugin counts, and gives up what it holds at the last deinit.
+   * `host` is valid until the matching deinit, that of the same Runtime. Runtimes end in any order
+   * and deinit does not say whose it is, so an object keeps the table that create gave it, not this
+   * one. init that fails leaves nothing behind; its plugin's features are then not registered in
+   * that Runtime. Either may be NULL. */
   moert_code_t (*init)(const moert_host_t* host, const moert_kv_t* options, uint32_t n_options,
                        moert_error_t* error);
   void (*deinit)(void);

@@ -1,8 +1,9 @@
 /* Services that the host lends to a plugin.
  * SPDX-License-Identifier: Apache-2.0
  *
- * DRAFT. The table is valid from the entry of init() to the return of deinit(). Every function is
- * [any-thread]. A plugin compares `struct_size` before using an entry that its minimum host lacks. */
+ * DRAFT. All plugins of one Runtime share one table, valid from the entry of its init() to the
+ * return of its deinit() (see moert_plugin.init in entry.h). Every function is [any-thread]. A plugin
+ * compares `struct_size` before using an entry that its minimum host lacks. */
 #ifndef MOERT_ABI_HOST_H
 #define MOERT_ABI_HOST_H
 
@@ -24,10 +25,11 @@ enum {
 
 typedef struct moert_host {
   uint32_t struct_size;
-  uint32_t abi_minor; /* effective minor: the smaller one of host and plugin */
+  uint32_t abi_minor; /* the host's; effective: the smaller one of host and plugin */
   void* ctx;          /* first argument of every function below              */
 
-  /* Adds a line to the host's log. `message` is one line; the host adds the plugin's id. */
+  /* Adds a line to the host's log. `message` is one line; the host marks it as a plugin's,
+   * without saying whose: all plugins share this table. */
   void (*log)(void* ctx, int32_t level, const char* file, int32_t line, const char* message);
 
   /* Host memory. `align` is a power of two; 0 bytes gives NULL; NULL when memory is short. Contents
