@@ -19,7 +19,8 @@ struct LayerRoutes {
 };
 
 // Ids in the narrowest type that holds every expert's number: one byte each up to 256 experts, two
-// up to 65,536, else four (little endian, unsigned). Absent rows are zero: `present` alone says which rows are data.
+// up to 65,536, else four (little endian, unsigned). Absent rows are zero: `present` alone says which
+// rows are data.
 struct NarrowIds {
   int bytes_per_id = 1;
   std::vector<uint8_t> data;
