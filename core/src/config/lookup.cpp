@@ -86,7 +86,16 @@ std::string Lookup::spellings_text(std::string_view name) const {
 
 void Lookup::fail(std::string_view name, const std::string& problem,
                   const std::string& remedy) const {
-  throw Error(Fault::usage, std::string(name) + " " + problem, place_, remedy);
+  // The file's own word first: whoever reads this looks for it there.
+  std::string subject(name);
+  const auto origin = origin_.find(subject);
+  const std::string_view file = "config.json: ";
+  if (origin != origin_.end() && origin->second.starts_with(file)) {
+    const std::string rest = origin->second.substr(file.size());
+    const std::string key = rest.substr(0, rest.find(' '));  // a note on lists may follow it
+    if (key != name) subject = key + " (" + subject + ")";
+  }
+  throw Error(Fault::usage, subject + " " + problem, place_, remedy);
 }
 
 void Lookup::fail_missing(std::string_view name) const {
