@@ -21,6 +21,21 @@ namespace {
   throw Error(Fault::input, problem, path.string(), "check the path and its permissions");
 }
 
+[[noreturn]] void fail_output(const fs::path& path, const std::string& problem) {
+  throw Error(Fault::usage, problem, path.string(), "choose another path for the output");
+}
+
+const char* type_name(fs::file_type type) {
+  switch (type) {
+    case fs::file_type::directory: return "a folder";
+    case fs::file_type::fifo: return "a fifo";
+    case fs::file_type::socket: return "a socket";
+    case fs::file_type::character:
+    case fs::file_type::block: return "a device";
+    default: return "of an unknown kind";
+  }
+}
+
 // Opens a regular file for reading and tells its size; closes the descriptor at the end of the scope.
 class Reader {
  public:
@@ -102,21 +117,53 @@ std::string read_text_file(const fs::path& path, uint64_t limit) {
   return text;
 }
 
-AtomicFile::AtomicFile(const fs::path& target) : target_(target) {
+fs::path output_target(const fs::path& path) {
+  if (path.empty()) fail_output(path, "the path of an output is empty");
   std::error_code ignored;
-  if (target.has_parent_path()) fs::create_directories(target.parent_path(), ignored);
-  std::string name = target.string() + ".XXXXXX";
+  const fs::file_status status = fs::status(path, ignored);
+  if (fs::exists(status) && !fs::is_regular_file(status))
+    fail_output(path, std::string("cannot write there: it is ") + type_name(status.type()));
+  constexpr int kMostLinks = 40;
+  fs::path target = path;
+  for (int links = 0; fs::is_symlink(fs::symlink_status(target, ignored)); ++links) {
+    if (links == kMostLinks) fail_output(path, "cannot write there: symbolic links without end");
+    target = target.parent_path() / fs::read_symlink(target);
+  }
+  return target;
+}
+
+AtomicFile::AtomicFile(const fs::path& target) : asked_(target), target_(output_target(target)) {
+  make_folders();
+  std::string name = target_.string() + ".XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) {
-    throw Error(Fault::usage, std::string("cannot write there: ") + std::strerror(errno),
-                target.string(), "choose another path for the output");
+    const int error = errno;
+    remove_made_folders();
+    fail_output(asked_, std::string("cannot write there: ") + std::strerror(error));
   }
   temporary_ = name;
 }
 
 AtomicFile::~AtomicFile() {
   if (file_ >= 0) ::close(file_);
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  ::unlink(temporary_.c_str());
+  remove_made_folders();
+}
+
+// What cannot be made is found when the file is opened.
+void AtomicFile::make_folders() {
+  std::error_code ignored;
+  for (fs::path folder = target_.parent_path(); !folder.empty() && !fs::exists(folder, ignored);
+       folder = folder.parent_path())
+    made_.push_back(folder);
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
+    if (!fs::create_directory(*folder, ignored)) folder->clear();
+}
+
+void AtomicFile::remove_made_folders() {
+  for (const fs::path& folder : made_)
+    if (!folder.empty()) ::rmdir(folder.c_str());  // one that others use by now stays
 }
 
 void AtomicFile::write(const void* data, size_t bytes) {
@@ -141,7 +188,7 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* action) {
   throw Error(Fault::device, std::string("cannot ") + action + " the file: " + std::strerror(errno),
-              target_.string(), "free some space or choose another path; the old file was kept");
+              asked_.string(), "free some space or choose another path; the old file was kept");
 }
 
 void write_text_file(const fs::path& target, std::string_view text) {

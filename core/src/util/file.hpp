@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace moert {
 
@@ -38,8 +39,13 @@ class MappedFile {
 // Contents of a text file of at most `limit` bytes. Throws Error(input).
 std::string read_text_file(const std::filesystem::path& path, uint64_t limit = 64u << 20);
 
-// Writes to a temporary name in the target's folder; commit() syncs and renames. Without commit the
-// temporary file is removed and the old file, if any, stays. Missing folders are made.
+// The file that writing to `path` replaces: symbolic links are followed, also to a file that is not
+// there yet. Throws Error(usage) for what is there and no regular file, and says what it is.
+std::filesystem::path output_target(const std::filesystem::path& path);
+
+// Writes to a temporary name in the folder of output_target(); commit() syncs and renames. Missing
+// folders are made. Without commit the old file, if any, stays; the temporary file and the folders that
+// were made for it are removed.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& target);  // throws Error(usage)
@@ -51,7 +57,10 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(const char* action);
-  std::filesystem::path target_, temporary_;
+  void make_folders();
+  void remove_made_folders();
+  std::filesystem::path asked_, target_, temporary_;
+  std::vector<std::filesystem::path> made_;  // deepest first; empty: was there after all
   int file_ = -1;
 };
 

@@ -146,13 +146,53 @@ TEST_F(Files, RefusesATargetThatCannotBe) {
   EXPECT_EQ(error->place(), path.string());
 }
 
-TEST_F(Files, ATargetThatIsAFolderIsAnError) {
-  fs::create_directories(folder / "x");
-  AtomicFile out(folder / "x");
-  out.write("text", 4);
-  const std::optional<Error> error = error_of([&] { out.commit(); });
-  ASSERT_TRUE(error);
-  EXPECT_EQ(error->fault(), Fault::device);
+TEST_F(Files, RefusesATargetThatIsNoRegularFile) {
+  fs::create_directories(folder / "folder");
+  ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
+  fs::create_symlink("fifo", folder / "link");
+  fs::create_symlink("loop", folder / "loop");
+  const std::pair<fs::path, const char*> targets[] = {
+      {folder / "folder", "a folder"},  {folder / "fifo", "a fifo"}, {folder / "link", "a fifo"},
+      {folder / "loop", "without end"}, {"/dev/null", "a device"},   {"", "empty"}};
+  const size_t before = entries();
+  for (const auto& [path, kind] : targets) {
+    const std::optional<Error> error = error_of([&] { AtomicFile out(path); });
+    ASSERT_TRUE(error) << path;
+    EXPECT_EQ(error->fault(), Fault::usage) << path;
+    EXPECT_EQ(error->place(), path.string());
+    EXPECT_NE(error->problem().find(kind), std::string::npos) << path << error->what();
+  }
+  EXPECT_EQ(entries(), before);
+  EXPECT_TRUE(fs::is_fifo(folder / "fifo"));
+}
+
+// Also a chain, and one whose end is not there yet.
+TEST_F(Files, ALinkStaysALink) {
+  file("real", "old");
+  fs::create_symlink("real", folder / "near");
+  fs::create_symlink(folder / "near", folder / "far");
+  write_text_file(folder / "far", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "far") && fs::is_symlink(folder / "near"));
+  EXPECT_EQ(read_text_file(folder / "real"), "new");
+  fs::create_symlink("later", folder / "dangling");
+  write_text_file(folder / "dangling", "text");
+  EXPECT_TRUE(fs::is_symlink(folder / "dangling"));
+  EXPECT_EQ(read_text_file(folder / "later"), "text");
+}
+
+TEST_F(Files, WithoutCommitNoFolderIsLeft) {
+  fs::create_directories(folder / "there");
+  {
+    AtomicFile out(folder / "there/a/b/x");
+  }
+  EXPECT_FALSE(fs::exists(folder / "there/a"));
+  EXPECT_TRUE(fs::exists(folder / "there"));
+  {
+    AtomicFile out(folder / "there/a/b/x");
+    std::ofstream(folder / "there/a/y") << "somebody else's";
+  }
+  EXPECT_TRUE(fs::exists(folder / "there/a/y"));
+  EXPECT_FALSE(fs::exists(folder / "there/a/b"));
 }
 
 // A full disk, by the limit on a file's size.
