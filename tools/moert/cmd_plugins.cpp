@@ -265,7 +265,7 @@ int cmd_plugins_show(const Options& options, Console& console) {
   throw Error(Fault::plugin, "no plugin '" + options.target + "' is loaded",
               seen.empty() ? searched_text(session) : seen,
               suggestion(options.target, names) +
-                  " `moert plugins list --all` shows every file that was looked at");
+                  "\n  `moert plugins list --all` shows every file that was looked at");
 }
 
 }  // namespace moert::tool

@@ -120,7 +120,10 @@ void Plan::require_complete(const Checkpoint& checkpoint) const {
   const Finding& first = findings.front();
   std::string remedy = remedy_of(first);
   for (size_t i = 1; i < findings.size() && i <= kMore; ++i)
-    remedy += (i == 1 ? " Also " : "; ") + finding_text(findings[i]);
+    remedy += (i > 1                   ? "; "
+               : remedy.ends_with('?') ? " Also "
+                                       : ". Also ") +
+              finding_text(findings[i]);
   if (findings.size() > kMore + 1)
     remedy += "; and " + std::to_string(findings.size() - kMore - 1) + " more";
   const TensorInfo* tensor = checkpoint.find(first.name);
