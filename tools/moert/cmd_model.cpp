@@ -11,6 +11,7 @@
 #include "commands.hpp"
 #include "facts.hpp"
 #include "json.hpp"
+#include "outputs.hpp"
 #include "setup.hpp"
 #include "text_table.hpp"
 #include "weights/plan.hpp"
@@ -250,6 +251,7 @@ int cmd_model_describe(const Options& options, Console& console) {
   const config::Families families = load_families(options);
   const spec::Model model = families.resolve(options.target);
   const std::string yaml = config::write_model(model);
+  if (!options.output.empty()) keep_checkpoint(options.target, options.output, "--output");
   if (!options.output.empty()) write_text_file(options.output, yaml);
   if (options.json) {
     Json json = json_document(options.command);

@@ -5,6 +5,7 @@
 #include <moert/error.hpp>
 
 #include "commands.hpp"
+#include "outputs.hpp"
 #include "progress.hpp"
 #include "run_text.hpp"
 #include "runtime/run.hpp"
@@ -22,6 +23,7 @@ int cmd_run(const Options& options, Console& console) {
         "write a Run for it, like those in configs/runs; `moert explain` and `moert model inspect` "
         "take a folder as it is");
   const spec::Run run = config::read_run(options.target, overrides(options));
+  check_outputs(run, options.target);
   const config::Families families = load_families(options);
   runtime::Session session(session_options(options, log, run.threads));
   require_named_plugins(session);

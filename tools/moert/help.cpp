@@ -15,10 +15,12 @@ constexpr const char* kExitCodes = R"(
 Exit codes:
     0  done, and every check passed
     1  everything ran, but a check failed
-    2  asked wrongly: a flag, a YAML file, a config.json
+    2  asked wrongly: a flag, a YAML file, a config.json, a place for output that
+       cannot be written
     3  a plugin could not be loaded, or broke a rule
     4  no candidate accepts a layer; the table is printed
-    5  a device, memory or an output failed, or the program has a defect
+    5  a device, memory or the writing of an output failed (a full disk, a limit
+       on the size of files), or the program has a defect
     6  an input file is damaged, or does not hold what it must
   130  interrupted
 

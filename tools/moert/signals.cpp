@@ -49,6 +49,7 @@ void catch_signals() {
   handle(SIGTERM, on_stop);
   handle(SIGALRM, on_alarm);
   handle(SIGPIPE, SIG_IGN);
+  handle(SIGXFSZ, SIG_IGN);  // a file above the limit is then a write that fails
 }
 
 bool interrupted() noexcept { return stop_requested != 0; }
