@@ -193,6 +193,21 @@ std::string full_name(const Node& node) {
   throw Error(Fault::usage, error.what(), full_name(node), help);
 }
 
+// A variable of the shell that is not set, mostly: never meant as "not given".
+void refuse_empty(const Node& node) {
+  for (const CLI::Option* option : node.app->get_options())
+    for (const std::string& value : option->results()) {
+      if (!value.empty()) continue;
+      const bool is_target = option->get_positional();
+      throw Error(
+          Fault::usage, "the argument is empty",
+          full_name(node) + " " +
+              (is_target ? std::string(node.info->target) : "--" + option->get_lnames().front()),
+          is_target ? "give " + std::string(node.info->target_text)
+                    : "give a value, or leave the flag out");
+    }
+}
+
 }  // namespace
 
 void parse_arguments(int argc, const char* const* argv, Arguments& arguments) {
@@ -215,6 +230,7 @@ void parse_arguments(int argc, const char* const* argv, Arguments& arguments) {
   }
   const Node& node = line.reached();
   arguments.options.command = full_name(node);
+  refuse_empty(node);
   arguments.run = node.info->run;
 }
 

@@ -75,7 +75,11 @@ std::vector<config::Override> overrides(const Options& options) {
     if (equals == std::string::npos || equals == 0)
       throw Error(Fault::usage, "'" + text + "' is no setting", "--set",
                   "write key=value, as in: --set layers.router=cpu.ref");
-    list.push_back({text.substr(0, equals), text.substr(equals + 1), "--set"});
+    const std::string key = text.substr(0, equals);
+    if (text.find_first_not_of(" \t", equals + 1) == std::string::npos)
+      throw Error(Fault::usage, "nothing stands after '=' in '" + text + "'", "--set",
+                  "write " + key + "=null to take the key out, so that its default applies");
+    list.push_back({key, text.substr(equals + 1), "--set"});
   }
   add("device", options.device, "--device");
   add("threads", options.threads, "--threads");
