@@ -15,8 +15,8 @@ constexpr const char* kExitCodes = R"(
 Exit codes:
     0  done, and every check passed
     1  everything ran, but a check failed
-    2  asked wrongly: a flag, a YAML file, a config.json, a place for output that
-       cannot be written
+    2  asked wrongly: a flag, a YAML file, a config.json, a place for output
+       that cannot be written
     3  a plugin could not be loaded, or broke a rule
     4  no candidate accepts a layer; the table is printed
     5  a device, memory or the writing of an output failed (a full disk, a limit
