@@ -23,6 +23,23 @@ void PrintTo(const ErrorCase& tested, std::ostream* out) { *out << tested.name; 
 
 std::string olmoe() { return run_file("olmoe-f32"); }
 
+// What an unset variable of a shell leaves behind.
+std::vector<ErrorCase> empty_cases() {
+  return {
+      {"empty_run", {"run", ""}, 2, {"the argument is empty", "RUN.yaml"}},
+      {"empty_explain", {"explain", ""}, 2, {"the argument is empty"}},
+      {"empty_inspect", {"model", "inspect", ""}, 2, {"the argument is empty"}},
+      {"empty_describe", {"model", "describe", ""}, 2, {"the argument is empty"}},
+      {"empty_bench", {"bench", "overhead", ""}, 2, {"the argument is empty"}},
+      {"empty_load", {"bench", "load", ""}, 2, {"the argument is empty"}},
+      {"empty_output",
+       {"model", "describe", data_folder("olmoe-f32").string(), "-o", ""},
+       2,
+       {"the argument is empty", "--output"}},
+      {"empty_log_file", {"env", "--log-file", ""}, 2, {"the argument is empty", "--log-file"}},
+  };
+}
+
 std::vector<ErrorCase> error_cases() {
   return {
       {"no_command", {}, 2, {"a command is missing", "explain"}},
@@ -48,17 +65,6 @@ std::vector<ErrorCase> error_cases() {
       {"missing_file", {"run", "/nonexistent/run.yaml"}, 2, {"/nonexistent/run.yaml"}},
       {"set_without_equals", {"run", olmoe(), "--set", "device"}, 2, {"'device' is no setting"}},
       {"set_nothing", {"run", olmoe(), "--set", "expect="}, 2, {"after '='", "expect=null"}},
-      {"empty_run", {"run", ""}, 2, {"the argument is empty", "RUN.yaml"}},
-      {"empty_explain", {"explain", ""}, 2, {"the argument is empty"}},
-      {"empty_inspect", {"model", "inspect", ""}, 2, {"the argument is empty"}},
-      {"empty_describe", {"model", "describe", ""}, 2, {"the argument is empty"}},
-      {"empty_bench", {"bench", "overhead", ""}, 2, {"the argument is empty"}},
-      {"empty_load", {"bench", "load", ""}, 2, {"the argument is empty"}},
-      {"empty_output",
-       {"model", "describe", data_folder("olmoe-f32").string(), "-o", ""},
-       2,
-       {"the argument is empty", "--output"}},
-      {"empty_log_file", {"env", "--log-file", ""}, 2, {"the argument is empty", "--log-file"}},
       {"set_unknown_key",
        {"run", olmoe(), "--set", "layers.ruoter=cpu.ref"},
        2,
@@ -132,6 +138,8 @@ TEST_P(Errors, AreObjectsInJson) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Case, Errors, ::testing::ValuesIn(error_cases()),
+                         [](const auto& tested) { return tested.param.name; });
+INSTANTIATE_TEST_SUITE_P(Empty, Errors, ::testing::ValuesIn(empty_cases()),
                          [](const auto& tested) { return tested.param.name; });
 
 struct YamlCase {
