@@ -1,6 +1,9 @@
 // Ctrl-C, memory that runs out, terminals, and results that nobody can take.
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -110,6 +113,11 @@ TEST(Memory, RunningOutIsAnErrorWhereverItHappens) {
 // `script` gives the program a terminal.
 class Terminal : public ::testing::Test {
  protected:
+  void SetUp() override {
+    const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+    if (terminal < 0) GTEST_SKIP() << "no pseudo-terminal can be opened here";
+    ::close(terminal);
+  }
   static bool has_colour(const std::string& command,
                          std::map<std::string, std::string> environment = {}) {
     environment.try_emplace("TERM", "xterm");
