@@ -11,6 +11,7 @@ std::string ExpertsCase::name() const {
                      "_k" + std::to_string(k) + "_" + std::string(dtype_name(dtype));
   if (out_dtype != dtype) text += "_to_" + std::string(dtype_name(out_dtype));
   text += std::string("_") + act.name;
+  if (act.alpha != 0) text += "_alpha";
   if (act.limit != 0) text += "_limit";
   if (!gated()) text += "_nongated";
   if (biased()) text += "_bias";
@@ -37,7 +38,16 @@ std::vector<ExpertsCase> experts_variants() {
       {33, 17, 6, 3, kF32, kF32, {"silu", 0, 0, 1.5}},
       {33, 17, 6, 3, kF32, kF32, {"gelu"}},
       {33, 17, 6, 3, kF32, kF32, {"gelu_tanh"}},
+      {33, 17, 6, 3, kF32, kF32, {"relu"}},
+      {33, 17, 6, 3, kF32, kF32, {"relu"}, kPlain},
+      {33, 17, 6, 3, kF32, kF32, {"relu2"}},
       {33, 17, 6, 3, kF32, kF32, {"relu2"}, kPlain},
+      {33, 17, 6, 3, kF32, kF32, {"gelu"}, kPlain},
+      {33, 17, 6, 3, kF32, kF32, {"gelu_tanh"}, kPlain},
+      {33, 17, 6, 3, kF32, kF32, {"silu", 0, 0, 1.5}, kPlain},
+      {33, 17, 6, 3, kF32, kF32, {"situ", 0, 1.5}},
+      {33, 17, 6, 3, kF32, kF32, {"situ", 0.75, 1.5}},
+      {33, 17, 6, 3, kBf16, kBf16, {"situ", 0.75, 1.5}},
       {33, 17, 6, 3, kF32, kF32, {"silu"}, kPlain},
       {33, 17, 6, 3, kF32, kF32, {"swigluoai", 1.702, 1.0, 1.5}, kBias},
       {33, 17, 6, 3, kBf16, kBf16, {"swigluoai", 1.702, 1.0, 1.5}, kBias},

@@ -164,11 +164,21 @@ constexpr Hand kHand[] = {
     {"silu_limit", {"silu", 0, 0, 10}, true, 50, -50, -99.99546021312976},
     {"gelu", {"gelu"}, true, 1, 2, 1.6826894921370859},
     {"gelu_tanh", {"gelu_tanh"}, true, 1, 2, 1.6823839812165535},
+    {"gelu_nongated", {"gelu"}, false, 0, 1, 0.8413447460685429},
+    {"gelu_tanh_nongated", {"gelu_tanh"}, false, 0, 1, 0.8411919906082768},
+    {"relu", {"relu"}, true, 3, -2, -6},
+    {"relu_closed", {"relu"}, true, -3, 2, 0},
+    {"relu_positive", {"relu"}, false, 0, 3, 3},
+    {"relu_negative", {"relu"}, false, 0, -3, 0},
+    {"relu2_gated", {"relu2"}, true, 3, -2, -18},
     {"relu2_positive", {"relu2"}, false, 0, 3, 9},
     {"relu2_negative", {"relu2"}, false, 0, -3, 0},
     {"silu_nongated", {"silu"}, false, 0, -1, -0.2689414213699951},
     {"swigluoai", {"swigluoai", 1.702, 1, 7}, true, 20, 20, 55.99962502642654},
     {"swiglustep", {"swiglustep", 0, 0, 7}, true, 20, 20, 49},
+    {"situ", {"situ", 0, 3}, true, 1, 2, 1.4102678694679106},
+    {"situ_up", {"situ", 1.5, 3}, true, 1, 2, 0.9202650045086608},
+    {"situ_saturated", {"situ", 1.5, 3}, true, 50, -50, -4.5},
     {"swiglustep_up", {"swiglustep", 0, 0, 7}, true, 20, -20, -49},
 };
 
@@ -189,6 +199,36 @@ void hand_computed(const Feature& feature, const Hand& hand) {
       << "got " << got << ", want " << hand.want;
 }
 
+// Activations with a number too few or too many, and ones that want a gate half and have none.
+constexpr Hand kRefused[] = {
+    {"unknown", {"no_such_activation"}, true, 0, 0, 0},
+    {"prefix", {"rel"}, true, 0, 0, 0},
+    {"relu_limit", {"relu", 0, 0, 7}, true, 0, 0, 0},
+    {"relu_alpha", {"relu", 1}, true, 0, 0, 0},
+    {"relu2_beta", {"relu2", 0, 1}, true, 0, 0, 0},
+    {"situ_without_beta", {"situ", 1}, true, 0, 0, 0},
+    {"situ_beta_negative", {"situ", 0, -3}, true, 0, 0, 0},
+    {"situ_alpha_negative", {"situ", -1, 3}, true, 0, 0, 0},
+    {"situ_beta_nan", {"situ", 0, std::numeric_limits<double>::quiet_NaN()}, true, 0, 0, 0},
+    {"situ_limit", {"situ", 0, 3, 7}, true, 0, 0, 0},
+    {"situ_nongated", {"situ", 0, 3}, false, 0, 0, 0},
+};
+
+void refuses(const Feature& feature, const Hand& hand) {
+  ExpertsCase c = {1, 1, 1, 1};
+  c.act = hand.act;
+  c.flags = hand.gated ? 0u : uint32_t{MOERT_PROBLEM_NON_GATED};
+  try {
+    ExpertsRig rig(feature, c);
+    ADD_FAILURE() << "was accepted";
+  } catch (const Skip& skip) {
+    // Whoever takes no flags at all may say so instead.
+    EXPECT_TRUE(skip.why.find(hand.act.name) != std::string::npos ||
+                skip.why.find("flag") != std::string::npos)
+        << "the reason does not name the activation: " << skip.why;
+  }
+}
+
 void add_case(const Feature& feature, const char* subject, const ExpertsCase& c, int64_t tokens,
               Run run) {
   add(feature, subject, c.name(), [feature, c, tokens, run] {
@@ -207,6 +247,8 @@ void add_experts_numbers(const Feature& feature) {
 void add_experts_rows(const Feature& feature) {
   for (const Hand& hand : kHand)
     add(feature, "HandComputed", hand.label, [=] { hand_computed(feature, hand); });
+  for (const Hand& hand : kRefused)
+    add(feature, "RefusesActivation", hand.label, [=] { refuses(feature, hand); });
   for (const ExpertsCase& c : experts_shapes()) {
     add_case(feature, "ZeroTokens", c, 7, zero_tokens);
     add_case(feature, "OneExpertTakesAll", c, 7, one_expert_takes_all);

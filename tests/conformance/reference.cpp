@@ -25,6 +25,11 @@ double activated(const Act& act, bool gated, double g, double u) {
     const double inner = std::sqrt(2.0 / std::acos(-1.0)) * (x + 0.044715 * std::pow(x, 3));
     return x / (1.0 + std::exp(-2.0 * inner)) * factor;
   }
+  if (name == "relu") return std::max(x, 0.0) * factor;
+  if (name == "situ") {
+    const double bent = act.alpha > 0 ? act.alpha * std::tanh(factor / act.alpha) : factor;
+    return act.beta * std::tanh(x / act.beta) / (1.0 + std::exp(-x)) * bent;
+  }
   if (name == "relu2") return std::pow(std::max(x, 0.0), 2) * factor;
   const double clamped = std::max(-limit, std::min(limit, factor));
   if (name == "swiglustep") return std::min(x / (1.0 + std::exp(-x)), limit) * clamped;

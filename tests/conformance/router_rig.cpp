@@ -1,56 +1,23 @@
 // A router feature bound to one case: its rule, object, tensors and calls.
 // SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
 #include "router.hpp"
 
 namespace moert::conformance {
 
-std::vector<RouterCase> router_cases() {
-  constexpr uint32_t kRenorm = MOERT_ROUTING_RENORMALIZE;
-  constexpr uint32_t kBias = MOERT_ROUTING_SELECTION_BIAS;
-  constexpr uint32_t kGroup = MOERT_ROUTING_GROUPED;
-  constexpr uint32_t kGateBias = MOERT_ROUTING_GATE_BIAS;
-  return {
-      {"one_of_one", 1, 1},
-      {"softmax_top1", 6, 1},
-      {"softmax", 60, 4},
-      {"softmax_all", 6, 6},
-      {"softmax_renorm", 8, 2, "softmax", kRenorm},
-      {"softmax_renorm_top1", 8, 1, "softmax", kRenorm},
-      {"softmax_renorm_128", 128, 8, "softmax", kRenorm},
-      {"softmax_bias_renorm", 64, 6, "softmax", kBias | kRenorm},
-      {"softmax_gate_bias", 17, 3, "softmax", kGateBias},
-      {"softmax_bf16", 8, 2, "softmax", 0, 0, 0, nullptr, 1, 0, MOERT_DTYPE_BF16},
-      {"sigmoid", 16, 4, "sigmoid"},
-      {"sigmoid_renorm_scale", 16, 4, "sigmoid", kRenorm, 0, 0, nullptr, 1.5, 1e-20},
-      {"sigmoid_bias_renorm", 256, 8, "sigmoid", kBias | kRenorm, 0, 0, nullptr, 1, 1e-20},
-      {"grouped_max", 64, 6, "softmax", kGroup, 8, 3, "max", 16.0},
-      {"grouped_max_top1", 8, 1, "softmax", kGroup, 4, 2, "max"},
-      {"grouped_top2", 256, 8, "sigmoid", kGroup | kBias | kRenorm, 8, 4, "top2_sum", 2.5, 1e-20},
-      {"groups_of_one", 8, 3, "sigmoid", kGroup | kBias | kRenorm, 8, 4, "top2_sum"},
-      {"one_group", 8, 3, "sigmoid", kGroup | kBias, 1, 1, "top2_sum"},
-      {"all_groups", 12, 5, "sigmoid", kGroup | kRenorm, 3, 3, "max"},
-  };
-}
-
-moert_routing_t routing_of(const RouterCase& c, moert_device_id_t device) {
-  moert_routing_t r{};
-  r.struct_size = sizeof r;
-  r.flags = c.flags;
-  r.device = device;
-  r.layer_id = 3;
-  r.max_tokens = RouterRig::kMaxTokens;
-  r.hidden_size = RouterCase::h;
-  r.num_experts = c.e;
-  r.top_k = c.k;
-  r.activation_dtype = c.dtype;
-  r.method = "topk";
-  r.scoring = c.scoring;
-  r.group_score = c.group_score;
-  r.num_groups = c.groups;
-  r.top_groups = c.top_groups;
-  r.routed_scale = c.scale;
-  r.renormalize_eps = c.eps;
-  return r;
+moert_support_t router_support(const Feature& feature, const moert_routing_t& routing) {
+  TestHost host(settings().seed);
+  moert_support_t support{};
+  support.struct_size = sizeof support;
+  must("supports", [&](auto* e) {
+    return feature.table<moert_router_t>().supports(host.table(), &routing, &support, e);
+  });
+  if (support.verdict == 0) {
+    EXPECT_NE(support.reason[0], '\0') << "a verdict of no without a reason";
+  }
+  EXPECT_NE(std::memchr(support.reason, 0, sizeof support.reason), nullptr);
+  return support;
 }
 
 RouterRig::RouterRig(const Feature& feature, const RouterCase& c, bool ready)
@@ -58,21 +25,14 @@ RouterRig::RouterRig(const Feature& feature, const RouterCase& c, bool ready)
       table_(feature.table<moert_router_t>()),
       host_(settings().seed),
       place_(feature.device),
-      random_(c.label) {
-  const moert_routing_t routing = routing_of(c, place_.id());
+      random_(c.label),
+      tensors_(case_, random_) {
+  const moert_routing_t routing = routing_of(case_, place_.id());
   support_.struct_size = sizeof support_;
   must("supports", [&](auto* e) { return table_.supports(host_.table(), &routing, &support_, e); });
   if (support_.verdict == 0) throw Skip{support_.reason};
   must("create",
        [&](auto* e) { return table_.create(host_.table(), &routing, nullptr, 0, &self_, e); });
-  std::vector<double> numbers(static_cast<size_t>(c.e * RouterCase::h));
-  for (double& x : numbers) x = random_.uniform();
-  gate_ = rounded(c.dtype, numbers);
-  numbers.resize(static_cast<size_t>(c.e));
-  for (double& x : numbers) x = random_.uniform();
-  if (c.gate_biased()) gate_bias_ = rounded(MOERT_DTYPE_F32, numbers);
-  for (int64_t e = 0; c.biased() && e < c.e; ++e)
-    bias_.push_back(static_cast<float>(random_.uniform()));
   if (ready) finish();
 }
 
@@ -86,22 +46,34 @@ moert_code_t RouterRig::load(uint32_t which, const moert_tensor_t* tensor, moert
 }
 
 moert_code_t RouterRig::load(uint32_t which, moert_error_t* error) {
-  const Bytes bias = bytes_of(bias_);
-  const Bytes& bytes = which == MOERT_ROUTER_GATE_WEIGHT ? gate_.bytes
-                       : which == MOERT_ROUTER_GATE_BIAS ? gate_bias_.bytes
-                                                         : bias;
-  const void* data = bytes.data();
-  if (which == MOERT_ROUTER_GATE_WEIGHT)
-    return load(which, TensorView(data, case_.dtype, {case_.e, RouterCase::h}), error);
-  return load(which, TensorView(data, MOERT_DTYPE_F32, {case_.e}), error);
+  const auto put = [&](const Bytes& bytes, uint32_t dtype, std::initializer_list<int64_t> shape) {
+    return load(which, TensorView(static_cast<const void*>(bytes.data()), dtype, shape), error);
+  };
+  const RouterTensors& t = tensors_;
+  switch (which) {
+    case MOERT_ROUTER_GATE_WEIGHT: return put(t.gate.bytes, case_.dtype, {case_.e, RouterCase::h});
+    case MOERT_ROUTER_GATE_BIAS: return put(t.gate_bias.bytes, MOERT_DTYPE_F32, {case_.e});
+    case MOERT_ROUTER_SELECTION_BIAS: return put(bytes_of(t.bias), MOERT_DTYPE_F32, {case_.e});
+    case MOERT_ROUTER_EXPERT_SCALE: return put(t.expert_scale.bytes, MOERT_DTYPE_F32, {case_.e});
+    case MOERT_ROUTER_INPUT_SCALE: return put(t.input_scale.bytes, case_.dtype, {RouterCase::h});
+    default:
+      return put(bytes_of(t.table), MOERT_DTYPE_I32,
+                 {static_cast<int64_t>(t.table.size()) / case_.k, case_.k});
+  }
+}
+
+std::vector<uint32_t> RouterRig::needed() const {
+  std::vector<uint32_t> all = {MOERT_ROUTER_GATE_WEIGHT};
+  if (case_.has(MOERT_ROUTING_GATE_BIAS)) all.push_back(MOERT_ROUTER_GATE_BIAS);
+  if (case_.has(MOERT_ROUTING_SELECTION_BIAS)) all.push_back(MOERT_ROUTER_SELECTION_BIAS);
+  if (case_.has(MOERT_ROUTING_EXPERT_SCALE)) all.push_back(MOERT_ROUTER_EXPERT_SCALE);
+  if (case_.has(MOERT_ROUTING_INPUT_NORM)) all.push_back(MOERT_ROUTER_INPUT_SCALE);
+  if (case_.has(MOERT_ROUTING_NEEDS_TOKEN_IDS)) all.push_back(MOERT_ROUTER_TOKEN_TABLE);
+  return all;
 }
 
 void RouterRig::finish() {
-  must("load gate", [&](auto* e) { return load(MOERT_ROUTER_GATE_WEIGHT, e); });
-  if (case_.gate_biased())
-    must("load gate bias", [&](auto* e) { return load(MOERT_ROUTER_GATE_BIAS, e); });
-  if (case_.biased())
-    must("load selection bias", [&](auto* e) { return load(MOERT_ROUTER_SELECTION_BIAS, e); });
+  for (const uint32_t which : needed()) must("load", [&](auto* e) { return load(which, e); });
   must("finish", [&](auto* e) { return table_.finish(self_, e); });
 }
 
@@ -115,6 +87,7 @@ uint64_t workspace_bytes(RouterRig& rig, int64_t tokens) {
 
 RouterRig::Args::Args(RouterRig& rig, int64_t tokens)
     : hidden(rig.place(), rig.case_.dtype, {tokens, RouterCase::h}),
+      token_ids(rig.place(), MOERT_DTYPE_I64, {tokens}),
       logits(rig.place(), MOERT_DTYPE_F32, {tokens, rig.case_.e}),
       ids(rig.place(), MOERT_DTYPE_I32, {tokens, rig.case_.k}),
       weights(rig.place(), MOERT_DTYPE_F32, {tokens, rig.case_.k}),
@@ -140,8 +113,10 @@ std::vector<float> RouterRig::logits(const Values& hidden, int64_t tokens) {
   return values_of<float>(out);
 }
 
-Decisions RouterRig::route(const std::vector<float>& logits, const std::vector<int32_t>& forced) {
-  Args args(*this, static_cast<int64_t>(logits.size()) / case_.e);
+Decisions RouterRig::route(const std::vector<float>& logits, const std::vector<int32_t>& forced,
+                           std::vector<int64_t> tokens) {
+  const auto rows = static_cast<int64_t>(logits.size()) / case_.e;
+  Args args(*this, rows);
   args.logits.buffer().write(bytes_of(logits));
   args.record.ids = args.ids.get();
   args.record.weights = args.weights.get();
@@ -149,6 +124,12 @@ Decisions RouterRig::route(const std::vector<float>& logits, const std::vector<i
   if (!forced.empty()) {
     args.forced.buffer().write(bytes_of(forced));
     args.record.forced_ids = args.forced.get();
+  }
+  if (case_.has(MOERT_ROUTING_NEEDS_TOKEN_IDS)) {
+    for (int64_t t = static_cast<int64_t>(tokens.size()); t < rows; ++t)
+      tokens.push_back(RouterTensors::token_of(case_, &logits[static_cast<size_t>(t * case_.e)]));
+    args.token_ids.buffer().write(bytes_of(tokens));
+    args.record.token_ids = args.token_ids.get();
   }
   must("route", [&](auto* e) { return table_.route(self_, &args.record, e); });
   Decisions out = {values_of<int32_t>(args.ids.read()), values_of<float>(args.weights.read()),
@@ -159,6 +140,23 @@ Decisions RouterRig::route(const std::vector<float>& logits, const std::vector<i
   args.workspace.expect_guards("the workspace");
   EXPECT_TRUE(args.logits.read() == bytes_of(logits)) << "route changed the logits";
   return out;
+}
+
+void RouterRig::must_refuse(const char* what, std::initializer_list<moert_code_t> codes,
+                            const std::function<void(Args&)>& change) {
+  Args args(*this, 4);
+  args.logits.buffer().write(bytes_of(clear_logits(case_, random_, 4, tensors_)));
+  args.record.ids = args.ids.get();
+  args.record.weights = args.weights.get();
+  if (case_.has(MOERT_ROUTING_NEEDS_TOKEN_IDS)) {
+    args.token_ids.buffer().write(bytes_of(std::vector<int64_t>{0, 1, 2, 3}));
+    args.record.token_ids = args.token_ids.get();
+  }
+  const Bytes before = args.ids.read();
+  change(args);
+  must_fail(what, codes, [&](auto* e) { return table_.route(self_, &args.record, e); });
+  EXPECT_TRUE(args.ids.read() == before && args.weights.read() == before)
+      << what << ": the output was written all the same";
 }
 
 }  // namespace moert::conformance

@@ -1,5 +1,6 @@
 // router: verdicts, loading, wrong arguments, records of other sizes.
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <cstring>
 
 #include "kinds.hpp"
@@ -11,19 +12,17 @@ namespace {
 const RouterCase kPlain = {"rules", 8, 2};
 const RouterCase kFull = {"rules_full", 8, 2, "sigmoid",
                           MOERT_ROUTING_SELECTION_BIAS | MOERT_ROUTING_GATE_BIAS};
+// Not all routers can do these, so they are loaded apart.
+const RouterCase kScaled = {"rules_scaled", 8, 2, "softmax",
+                            MOERT_ROUTING_EXPERT_SCALE | MOERT_ROUTING_INPUT_NORM};
+const RouterCase kHash = {.label = "rules_hash",
+                          .e = 8,
+                          .k = 2,
+                          .flags = MOERT_ROUTING_NEEDS_TOKEN_IDS,
+                          .method = "hash"};
 
 int32_t verdict(const Feature& feature, const moert_routing_t& routing) {
-  TestHost host(settings().seed);
-  moert_support_t support{};
-  support.struct_size = sizeof support;
-  must("supports", [&](auto* e) {
-    return feature.table<moert_router_t>().supports(host.table(), &routing, &support, e);
-  });
-  if (support.verdict == 0) {
-    EXPECT_NE(support.reason[0], '\0') << "a verdict of no without a reason";
-  }
-  EXPECT_NE(std::memchr(support.reason, 0, sizeof support.reason), nullptr);
-  return support.verdict;
+  return router_support(feature, routing).verdict;
 }
 
 void accepts_something(const Feature& feature) {
@@ -91,11 +90,10 @@ void record_sizes(const Feature& feature) {
   EXPECT_EQ(verdict(feature, grown.record), plain) << "a shorter record";
 }
 
-void loading(const Feature& feature) {
-  RouterRig rig(feature, kFull, false);
+void loading(const Feature& feature, const RouterCase& c) {
+  RouterRig rig(feature, c, false);
   const auto finish = [&](auto* e) { return rig.table().finish(rig.self(), e); };
-  for (const uint32_t which :
-       {MOERT_ROUTER_GATE_WEIGHT, MOERT_ROUTER_GATE_BIAS, MOERT_ROUTER_SELECTION_BIAS}) {
+  for (const uint32_t which : rig.needed()) {
     must_fail("finish with a tensor missing", {MOERT_FAILED_PRECONDITION}, finish);
     must("load", [&](auto* e) { return rig.load(which, e); });
     must_fail("the same tensor again", {MOERT_ALREADY_EXISTS},
@@ -103,10 +101,10 @@ void loading(const Feature& feature) {
   }
   must("finish", finish);
   must_fail("finish again", {MOERT_FAILED_PRECONDITION}, finish);
-  const std::vector<float> logits = clear_logits(kFull, rig.random(), 3, rig.bias());
+  const std::vector<float> logits = clear_logits(c, rig.random(), 3, rig.tensors());
   const Decisions got = rig.route(logits);
   for (int64_t t = 0; t < 3; ++t)
-    expect_decision(kFull, got, t, decide(kFull, &logits[static_cast<size_t>(t * 8)], rig.bias()));
+    expect_decision(c, got, t, decide(c, rig.tensors(), &logits[static_cast<size_t>(t * c.e)]));
 }
 
 void wrong_tensors(const Feature& feature) {
@@ -122,51 +120,58 @@ void wrong_tensors(const Feature& feature) {
     must_fail("a misshapen gate", shape,
               [&](auto* e) { return rig.load(MOERT_ROUTER_GATE_WEIGHT, view, e); });
   const TensorView eight(data, MOERT_DTYPE_F32, {8});
-  must_fail("a bias that the rule does not use", unused,
-            [&](auto* e) { return rig.load(MOERT_ROUTER_SELECTION_BIAS, eight, e); });
+  for (const uint32_t which :
+       {MOERT_ROUTER_GATE_BIAS, MOERT_ROUTER_SELECTION_BIAS, MOERT_ROUTER_EXPERT_SCALE,
+        MOERT_ROUTER_INPUT_SCALE, MOERT_ROUTER_TOKEN_TABLE})
+    must_fail("a tensor that the rule does not use", unused,
+              [&](auto* e) { return rig.load(which, eight, e); });
   must_fail("a tensor that nobody knows", unused, [&](auto* e) { return rig.load(77, eight, e); });
   must_fail("no tensor", {MOERT_INVALID_ARGUMENT},
             [&](auto* e) { return rig.load(MOERT_ROUTER_GATE_WEIGHT, nullptr, e); });
 }
 
-// A route that `change` spoils must fail with one of `codes` and write nothing.
-void must_refuse(RouterRig& rig, const char* what, std::initializer_list<moert_code_t> codes,
-                 const std::function<void(RouterRig::Args&)>& change) {
-  RouterRig::Args args(rig, 4);
-  args.logits.buffer().write(bytes_of(clear_logits(kPlain, rig.random(), 4, {})));
-  args.record.ids = args.ids.get();
-  args.record.weights = args.weights.get();
-  const Bytes before = args.ids.read();
-  change(args);
-  must_fail(what, codes, [&](auto* e) { return rig.table().route(rig.self(), &args.record, e); });
-  EXPECT_TRUE(args.ids.read() == before && args.weights.read() == before)
-      << what << ": the output was written all the same";
+void wrong_scales(const Feature& feature) {
+  RouterRig rig(feature, kScaled, false);
+  const std::initializer_list<moert_code_t> shape = {MOERT_DATA_LOSS, MOERT_INVALID_ARGUMENT};
+  std::vector<float> numbers(64, 1.0f);
+  const TensorView seven(numbers.data(), MOERT_DTYPE_F32, {7});
+  const TensorView eight(numbers.data(), MOERT_DTYPE_F32, {8});
+  must_fail("an expert scale of too few", shape,
+            [&](auto* e) { return rig.load(MOERT_ROUTER_EXPERT_SCALE, seven, e); });
+  must_fail("an input scale of too few", shape,
+            [&](auto* e) { return rig.load(MOERT_ROUTER_INPUT_SCALE, eight, e); });
+  for (const float bad : {HUGE_VALF, std::nanf("")}) {
+    numbers[5] = bad;
+    must_fail("an expert scale that is no number", {MOERT_DATA_LOSS},
+              [&](auto* e) { return rig.load(MOERT_ROUTER_EXPERT_SCALE, eight, e); });
+  }
+  rig.finish();  // what was refused was not loaded
 }
 
 void wrong_arguments(const Feature& feature) {
   using Args = RouterRig::Args;
   const std::initializer_list<moert_code_t> invalid = {MOERT_INVALID_ARGUMENT};
   RouterRig raw(feature, kPlain, false);
-  must_refuse(raw, "route before finish", {MOERT_FAILED_PRECONDITION}, [](Args&) {});
+  raw.must_refuse("route before finish", {MOERT_FAILED_PRECONDITION}, [](Args&) {});
   RouterRig rig(feature, kPlain);
   Tensor three(rig.place(), MOERT_DTYPE_I32, {3, 2});
   Tensor five(rig.place(), MOERT_DTYPE_F32, {5, 2});
   Tensor narrow(rig.place(), MOERT_DTYPE_F32, {4, 7});
-  must_refuse(rig, "ids of fewer tokens", invalid, [&](Args& a) { a.record.ids = three.get(); });
-  must_refuse(rig, "weights of more tokens", invalid,
-              [&](Args& a) { a.record.weights = five.get(); });
-  must_refuse(rig, "logits of fewer experts", invalid,
-              [&](Args& a) { a.record.logits = narrow.get(); });
-  must_refuse(rig, "no logits", invalid, [](Args& a) { a.record.logits = nullptr; });
-  must_refuse(rig, "a flag that nobody knows", {MOERT_UNIMPLEMENTED},
-              [](Args& a) { a.record.flags = 1u << 31; });
+  rig.must_refuse("ids of fewer tokens", invalid, [&](Args& a) { a.record.ids = three.get(); });
+  rig.must_refuse("weights of more tokens", invalid,
+                  [&](Args& a) { a.record.weights = five.get(); });
+  rig.must_refuse("logits of fewer experts", invalid,
+                  [&](Args& a) { a.record.logits = narrow.get(); });
+  rig.must_refuse("no logits", invalid, [](Args& a) { a.record.logits = nullptr; });
+  rig.must_refuse("a flag that nobody knows", {MOERT_UNIMPLEMENTED},
+                  [](Args& a) { a.record.flags = 1u << 31; });
   if (!rig.place().host_memory()) return;  // a kernel cannot report an id
   const std::vector<std::pair<const char*, std::vector<int32_t>>> forced = {
       {"a forced id twice", {1, 0, -1, -1, 5, 5, 0, 1}},
       {"a forced id that does not exist", {1, 0, -1, -1, 2, 8, 0, 1}},
       {"a forced row with half of it absent", {1, 0, -1, -1, 2, -1, 0, 1}}};
   for (const auto& [what, ids] : forced)
-    must_refuse(rig, what, invalid, [&, row = &ids](Args& a) {
+    rig.must_refuse(what, invalid, [&, row = &ids](Args& a) {
       a.forced.buffer().write(bytes_of(*row));
       a.record.forced_ids = a.forced.get();
     });
@@ -176,10 +181,17 @@ void wrong_arguments(const Feature& feature) {
 
 void add_router_tests(const Feature& feature) {
   add_router_rows(feature);
+  add_router_hand(feature);
+  add_router_refusals(feature);
+  add_router_same(feature);
+  add_router_simulated(feature);
+  add_router_tokens(feature);
   add(feature, "AcceptsSomething", "", [=] { accepts_something(feature); });
   add(feature, "Declines", "", [=] { declines(feature); });
   add(feature, "RecordSizes", "", [=] { record_sizes(feature); });
-  add(feature, "Loading", "", [=] { loading(feature); });
+  for (const RouterCase& c : {kFull, kScaled, kHash})
+    add(feature, "Loading", c.label, [=] { loading(feature, c); });
+  add(feature, "WrongTensors", "scales", [=] { wrong_scales(feature); });
   add(feature, "WrongTensors", "", [=] { wrong_tensors(feature); });
   add(feature, "WrongArguments", "", [=] { wrong_arguments(feature); });
 }

@@ -35,7 +35,11 @@ std::vector<Case> cases() {
           {"f16", 33, 17, 0, MOERT_DTYPE_F16},
           {"bias", 33, 17, MOERT_SHARED_BIAS},
           {"nongated", 33, 17, MOERT_SHARED_NON_GATED, MOERT_DTYPE_F32, {"relu2"}},
-          {"gelu_tanh", 33, 17, 0, MOERT_DTYPE_F32, {"gelu_tanh"}}};
+          {"gelu_tanh", 33, 17, 0, MOERT_DTYPE_F32, {"gelu_tanh"}},
+          {"relu", 33, 17, 0, MOERT_DTYPE_F32, {"relu"}},
+          {"relu_nongated", 33, 17, MOERT_SHARED_NON_GATED, MOERT_DTYPE_F32, {"relu"}},
+          {"situ", 33, 17, MOERT_SHARED_SIGMOID_GATE, MOERT_DTYPE_F32, {"situ", 0, 1.5}},
+          {"situ_alpha", 33, 17, 0, MOERT_DTYPE_BF16, {"situ", 0.75, 1.5}}};
 }
 
 class Rig {

@@ -43,6 +43,7 @@ std::string role_of(spec::Target target) {
     case spec::Target::expert: return "experts";
     case spec::Target::router: return "router";
     case spec::Target::shared: return "shared experts";
+    case spec::Target::layer: return "around the experts";
     case spec::Target::ignore: break;
   }
   return "not of the MoE layers";
@@ -139,9 +140,22 @@ void print_layouts(Console& console, const weights::Plan& plan) {
   table.print(console);
 }
 
+// A model that is not run is the finding that matters most.
+int plan_code(const spec::Model& model, const weights::Plan& plan) {
+  if (!model.unsupported.empty()) return static_cast<int>(Fault::refused);
+  return plan.findings.empty() ? 0 : static_cast<int>(Fault::input);
+}
+
+void print_unsupported(Console& console, const spec::Model& model) {
+  if (model.unsupported.empty()) return;
+  console.line();
+  console.line(console.bad("the model cannot be run:"));
+  for (const std::string& reason : model.unsupported) console.line("  " + printable(reason));
+}
+
 int print_plan(const Options& options, Console& console, const spec::Model& model,
                const Checkpoint& checkpoint, const weights::Plan& plan) {
-  const int code = plan.findings.empty() ? 0 : static_cast<int>(Fault::input);
+  const int code = plan_code(model, plan);
   const Sizes sizes = sizes_of(checkpoint, plan);
   if (options.json) {
     Json json = json_document(options.command);
@@ -159,6 +173,7 @@ int print_plan(const Options& options, Console& console, const spec::Model& mode
       json["ignored_by_reason"].push_back({{"reason", reason}, {"tensors", count}});
     json["sizes"] = sizes_json(sizes);
     json["findings"] = findings_json(plan.findings);
+    json["unsupported"] = model.unsupported;
     json["complete"] = plan.findings.empty();
     print_json(console, json);
     return code;
@@ -168,6 +183,7 @@ int print_plan(const Options& options, Console& console, const spec::Model& mode
   console.line();
   print_sizes(console, sizes);
   print_ignored(console, plan);
+  print_unsupported(console, model);
   if (!plan.findings.empty()) {
     print_findings(console, plan.findings);
     return code;
@@ -213,6 +229,21 @@ int inspect_file(const Options& options, Console& console) {
   return 0;
 }
 
+// A model whose tensors no family names: its facts and the reason.
+int inspect_unknown(const Options& options, Console& console, const spec::Model& model) {
+  if (options.json) {
+    Json json = json_document(options.command);
+    json["model"] = facts_json(model_facts(model));
+    json["layers"] = Json::array();
+    json["unsupported"] = model.unsupported;
+    print_json(console, json);
+  } else {
+    print_facts(console, "model", model_facts(model));
+    print_unsupported(console, model);
+  }
+  return static_cast<int>(Fault::refused);
+}
+
 spec::Model read_target(const Options& options, const config::Families& families) {
   std::error_code ignored;
   if (std::filesystem::is_directory(options.target, ignored))
@@ -240,6 +271,7 @@ int cmd_model_inspect(const Options& options, Console& console) {
     console.line("a dense model: it has no MoE layers, and nothing of it would be loaded");
     return 0;
   }
+  if (model.family.empty()) return inspect_unknown(options, console, model);
   const spec::Tensors rules = families.tensors(model);
   const Checkpoint checkpoint(model.checkpoint);
   const weights::Plan plan = weights::make_plan(model, rules, checkpoint);

@@ -30,6 +30,7 @@ std::string text_of(double value) {
 const std::vector<LayerFact>& layer_facts() {
   static const std::vector<LayerFact> facts = {
       {"num_experts", [](const MoELayer& l) { return std::to_string(l.routing.num_experts); }},
+      {"zero_experts", [](const MoELayer& l) { return std::to_string(l.routing.zero_experts); }},
       {"top_k", [](const MoELayer& l) { return std::to_string(l.routing.top_k); }},
       {"intermediate_size", [](const MoELayer& l) { return std::to_string(l.intermediate_size); }},
       {"gated", [](const MoELayer& l) { return text_of(l.gated); }},
@@ -38,16 +39,33 @@ const std::vector<LayerFact>& layer_facts() {
       {"activation_alpha", [](const MoELayer& l) { return text_of(l.activation.alpha); }},
       {"activation_beta", [](const MoELayer& l) { return text_of(l.activation.beta); }},
       {"activation_limit", [](const MoELayer& l) { return text_of(l.activation.limit); }},
+      {"weight_on_input", [](const MoELayer& l) { return text_of(l.weight_on_input); }},
+      {"latent_size", [](const MoELayer& l) { return std::to_string(l.latent_size); }},
+      {"expert_norm", [](const MoELayer& l) { return l.expert_norm; }},
+      {"expert_norm_eps", [](const MoELayer& l) { return text_of(l.expert_norm_eps); }},
+      {"output_bias", [](const MoELayer& l) { return text_of(l.output_bias); }},
+      {"routing_method", [](const MoELayer& l) { return l.routing.method; }},
       {"scoring", [](const MoELayer& l) { return l.routing.scoring; }},
+      {"logit_scale", [](const MoELayer& l) { return text_of(l.routing.logit_scale); }},
+      {"logit_softcap", [](const MoELayer& l) { return text_of(l.routing.logit_softcap); }},
+      {"jitter_eps", [](const MoELayer& l) { return text_of(l.routing.jitter_eps); }},
       {"renormalize", [](const MoELayer& l) { return text_of(l.routing.renormalize); }},
       {"renormalize_eps", [](const MoELayer& l) { return text_of(l.routing.renormalize_eps); }},
+      {"renormalize_floor", [](const MoELayer& l) { return text_of(l.routing.renormalize_floor); }},
       {"routed_scale", [](const MoELayer& l) { return text_of(l.routing.routed_scale); }},
       {"scale_on",
        [](const MoELayer& l) {
          return std::string(l.routing.scale_on_output ? "output" : "weights");
        }},
       {"selection_bias", [](const MoELayer& l) { return text_of(l.routing.selection_bias); }},
+      {"selection_bias_on",
+       [](const MoELayer& l) {
+         return std::string(l.routing.bias_on_logits ? "logits" : "scores");
+       }},
       {"gate_bias", [](const MoELayer& l) { return text_of(l.routing.gate_bias); }},
+      {"expert_scale", [](const MoELayer& l) { return text_of(l.routing.expert_scale); }},
+      {"router_input",
+       [](const MoELayer& l) { return std::string(l.routing.unit_input ? "unit" : "plain"); }},
       {"num_groups", [](const MoELayer& l) { return std::to_string(l.routing.num_groups); }},
       {"top_groups", [](const MoELayer& l) { return std::to_string(l.routing.top_groups); }},
       {"group_score", [](const MoELayer& l) { return l.routing.group_score; }},
@@ -59,6 +77,12 @@ const std::vector<LayerFact>& layer_facts() {
        }},
       {"shared_sigmoid_gate",
        [](const MoELayer& l) { return text_of(l.shared && l.shared->sigmoid_gate); }},
+      {"shared_limit",
+       [](const MoELayer& l) { return text_of(l.shared ? l.shared->activation.limit : 0); }},
+      {"shared_combine",
+       [](const MoELayer& l) {
+         return std::string(l.shared && l.shared->average ? "average" : "sum");
+       }},
       {"scheme", [](const MoELayer& l) { return l.scheme; }},
   };
   return facts;
@@ -104,6 +128,8 @@ std::map<std::string, std::string> run_values(const spec::Run& run) {
       {"device", run.device},
       {"prefer", joined(run.prefer)},
       {"fallback", run.fallback},
+      {"simulate.routing", run.simulate},
+      {"simulate.seed", std::to_string(run.seed)},
       {"inputs.hidden_states", run.hidden_states.string()},
       {"outputs.file", run.output.string()},
       {"threads", std::to_string(run.threads)},
@@ -138,11 +164,14 @@ std::vector<Fact> model_facts(const spec::Model& model) {
       {"dtype", model.dtype, origin("dtype")},
   };
   if (model.layers.empty()) return facts;
+  for (const std::string& reason : model.unsupported) facts.push_back({"not run", reason, ""});
   for (const LayerFact& fact : layer_facts()) {
     // What has no origin of its own comes from the YAML's list of layers, or is not said at all.
     const std::string own = origin(fact.name);
     const std::string from = own.empty() ? origin("layers") : own;
-    if (!from.empty()) facts.push_back({fact.name, value_over_layers(model, fact), from});
+    // Nor is what nobody mentions and no layer has.
+    if (!from.empty() && from != "default")
+      facts.push_back({fact.name, value_over_layers(model, fact), from});
   }
   return facts;
 }

@@ -38,7 +38,9 @@ struct ModelOptions {
 struct LayerInfo {
   int64_t layer_id;  // the model's own number
   int64_t hidden_size, intermediate_size, num_experts, top_k;
-  std::string scheme;                             // weight format
+  int64_t zero_experts;  // ids from num_experts on, whose experts return their input
+  bool needs_token_ids;  // routes by the tokens' numbers: see ForwardOptions
+  std::string scheme;    // weight format
   std::map<std::string, std::string> candidates;  // what serves it: "routed_experts" -> "cpu.ref"
 };
 
@@ -54,6 +56,7 @@ struct RoutingResult {
 struct ForwardOptions {
   const int32_t* forced_ids = nullptr;  // [tokens, top_k] host: replay; a row of -1 routes as usual
   const uint8_t* valid = nullptr;       // [tokens] host: 0 marks a padded row
+  const int64_t* token_ids = nullptr;   // [tokens] host: numbers in the model's vocabulary
 };
 
 class Model;

@@ -14,6 +14,14 @@
 
 namespace moert::config {
 
+// A family as a line of a list.
+struct FamilyInfo {
+  std::string name;
+  std::vector<std::string> model_types, architectures, keys;  // how it is recognised
+  std::string tested;       // against whose numbers: "transformers", "reference"; empty: none
+  std::string unsupported;  // why its models are described but not run; empty: they are run
+};
+
 // All family files of some folders, read and checked.
 class Families {
  public:
@@ -26,6 +34,7 @@ class Families {
   ~Families();
 
   std::vector<std::string> names() const;
+  std::vector<FamilyInfo> list() const;  // by name
   // Tensor rules of a family; throws Error(usage) with the nearest name. Given a model, they also
   // ignore what the family says of layers after the model's last ("{extra_layer}": multi-token
   // prediction), which needs the number of layers.

@@ -1,6 +1,7 @@
 // The keys of kind Family.
 // SPDX-License-Identifier: Apache-2.0
 #include "config/head.hpp"
+#include "config/layer_pattern.hpp"
 #include "config/quantities.hpp"
 #include "config/table.hpp"
 
@@ -11,6 +12,18 @@ void append(Table& table, const Table& part) {
   table.insert(table.end(), part.begin(), part.end());
 }
 
+std::vector<std::string> quantity_names() {
+  std::vector<std::string> names;
+  for (const Quantity& q : quantities()) names.emplace_back(q.name);
+  return names;
+}
+
+std::vector<std::string> requirable() {
+  std::vector<std::string> names = quantity_names();
+  names.emplace_back("layers");
+  return names;
+}
+
 Table recognition_keys() {
   return {
       {.path = "spec.abstract",
@@ -19,8 +32,8 @@ Table recognition_keys() {
        .doc = "whether this is only a base for others"},
       {.path = "spec.extends",
        .pattern = kNamePattern,
-       .doc = "an abstract family; what is not said here is taken from it, its ignore and refuse "
-              "rules are added"},
+       .doc = "an abstract family, which may extend another; what is not said here is taken from "
+              "it, its ignore and refuse rules are added"},
       {.path = "spec.match",
        .type = Type::map,
        .doc = "how a checkpoint of the family is recognised"},
@@ -36,6 +49,39 @@ Table recognition_keys() {
        .unique = true,
        .doc = "class names in architectures, for files without a known model_type"},
       {.path = "spec.match.architectures[]"},
+      {.path = "spec.match.keys",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
+       .doc = "config keys that are all present, for files that say neither of the two; dots go "
+              "into nested maps"},
+      {.path = "spec.match.keys[]"},
+      {.path = "spec.tested",
+       .type = Type::word,
+       .words = {"transformers", "reference"},
+       .doc = "whose numbers its own are tested against: those of Hugging Face transformers, or of "
+              "a float64 reference written from published formulas"},
+      {.path = "spec.unsupported", .doc = "why models of the family are described but not run"},
+      {.path = "spec.required",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
+       .doc = "quantities that the config must give: no default counts; `layers` is any that says "
+              "which layers have experts"},
+      {.path = "spec.required[]", .type = Type::word, .words = requirable()},
+      {.path = "spec.roots",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
+       .doc = "what {root} stands for in tensor names, each tried; multimodal releases keep the "
+              "language model under another root"},
+      {.path = "spec.roots[]", .pattern = "[A-Za-z0-9_.]+"},
+  };
+}
+
+// How the family's files are read, beyond spellings.
+Table reading_keys() {
+  return {
       {.path = "spec.nested",
        .type = Type::list,
        .fallback = "[]",
@@ -48,14 +94,11 @@ Table recognition_keys() {
        .fallback = "[]",
        .unique = true,
        .doc = "rules that say which layers have experts; all must hold, no rule means every layer"},
-      {.path = "spec.layers[]",
-       .type = Type::word,
-       .words = {"first_dense", "layer_freq", "sparse_step", "dense_list"}},
+      {.path = "spec.layers[]", .type = Type::word, .words = layer_rule_names()},
       {.path = "spec.refuse",
        .type = Type::list,
        .fallback = "[]",
-       .doc = "config.json keys that change the computation in a way a description cannot say; "
-              "null, 0, false and absent pass"},
+       .doc = "config.json keys that ask for what cannot be run; null, 0, false and absent pass"},
       {.path = "spec.refuse[]", .type = Type::map},
       {.path = "spec.refuse[].key", .required = true, .doc = "the key; dots go into nested maps"},
       {.path = "spec.refuse[].reason", .required = true, .doc = "what it asks for"},
@@ -64,7 +107,14 @@ Table recognition_keys() {
 
 std::vector<std::string> words_of(const Quantity& q) {
   if (q.name == "activation") return activation_names();
+  if (q.name == "limited_activation") return activation_names();
   if (q.name == "scoring") return scoring_names();
+  if (q.name == "routing_method") return {"topk", "sparsemixer", "group_topk"};
+  if (q.name == "selection_bias_on") return {"scores", "logits"};
+  if (q.name == "router_input") return {"plain", "unit"};
+  if (q.name == "zero_expert_type") return {"identity"};
+  if (q.name == "expert_norm") return {"none", "in", "out"};
+  if (q.name == "shared_combine") return {"sum", "average"};
   if (q.name == "group_score") return group_score_names();
   if (q.name == "dtype") return dtype_names();
   if (q.name == "scale_on") return {"weights", "output"};
@@ -84,9 +134,15 @@ Key value_key(const Quantity& q, const std::string& path) {
       break;
     case QuantityKind::flag: key.type = Type::boolean; break;
     case QuantityKind::real: key.type = Type::number; break;
+    case QuantityKind::last_layer:
+      key.type = Type::integer;
+      key.min = -1;
+      key.max = static_cast<double>(kMaxLayers);
+      break;
     case QuantityKind::layer_list:
-      key.type = Type::ranges;
-      key.pattern = kRanges;
+    case QuantityKind::layer_words:
+      key.type = Type::word;
+      key.words = {"dense", "experts", "hash"};
       break;
     case QuantityKind::word:
       key.words = words_of(q);
@@ -111,14 +167,16 @@ Table quantity_keys() {
                    .doc = "values of quantities that config.json does not give; the keys are those "
                           "of spec.spellings"});
   for (const Quantity& q : quantities())
-    if (q.kind != QuantityKind::layer_list)
+    if (q.kind != QuantityKind::layer_list && q.kind != QuantityKind::layer_words)
       table.push_back(value_key(q, "spec.defaults." + std::string(q.name)));
   table.push_back({.path = "spec.words",
                    .type = Type::map,
                    .doc = "for each quantity that is a word or a flag, what the words in a "
-                          "config.json mean; others are refused"});
+                          "config.json mean, true and false among them; others are refused"});
   for (const Quantity& q : quantities()) {
-    if (q.kind != QuantityKind::word && q.kind != QuantityKind::flag) continue;
+    if (q.kind != QuantityKind::word && q.kind != QuantityKind::flag &&
+        q.kind != QuantityKind::layer_words)
+      continue;
     table.push_back({.path = "spec.words." + std::string(q.name), .type = Type::map});
     table.push_back(value_key(q, "spec.words." + std::string(q.name) + ".*"));
   }
@@ -130,7 +188,8 @@ Table rule_keys(const std::string& path, const std::vector<std::string>& parts) 
       {.path = path, .type = Type::map},
       {.path = path + ".name",
        .required = true,
-       .doc = "whole tensor name; {layer} and {expert} stand for numbers"},
+       .doc = "whole tensor name; {layer} and {expert} stand for numbers, {root} for each of "
+              "spec.roots"},
       {.path = path + ".parts",
        .type = Type::list,
        .required = true,
@@ -192,26 +251,44 @@ Table layout_keys() {
                    .type = Type::boolean,
                    .fallback = "false",
                    .doc = "one tensor holds all experts, the expert is its first dimension"});
+  table.push_back({.path = "spec.tensors.experts[].rules[].flat",
+                   .type = Type::boolean,
+                   .fallback = "false",
+                   .doc = "one matrix [E x out, in] holds all experts, one after the other"});
   return table;
 }
 
-Table router_keys() {
-  const std::string router = "spec.tensors.router";
+Table tensor_keys(const std::string& path, const std::string& doc,
+                  const std::vector<std::string>& words) {
   return {
-      {.path = router, .type = Type::list, .fallback = "[]", .doc = "tensors of the router"},
-      {.path = router + "[]", .type = Type::map},
-      {.path = router + "[].name", .required = true, .doc = "whole tensor name"},
-      {.path = router + "[].tensor",
+      {.path = path, .type = Type::list, .fallback = "[]", .doc = doc},
+      {.path = path + "[]", .type = Type::map},
+      {.path = path + "[].name", .required = true, .doc = "whole tensor name"},
+      {.path = path + "[].tensor",
        .type = Type::word,
        .required = true,
-       .words = {"gate_weight", "gate_bias", "selection_bias", "expert_scale", "input_scale",
-                 "token_table"},
+       .words = words,
        .doc = "what it is"},
-      {.path = router + "[].optional",
+      {.path = path + "[].transposed",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "[in, out] instead of [out, in]"},
+      {.path = path + "[].optional",
        .type = Type::boolean,
        .fallback = "false",
        .doc = "may be absent"},
   };
+}
+
+Table router_keys() {
+  return tensor_keys(
+      "spec.tensors.router", "tensors of the router",
+      {"gate_weight", "gate_bias", "selection_bias", "expert_scale", "input_scale", "token_table"});
+}
+
+Table layer_keys() {
+  return tensor_keys("spec.tensors.layer", "tensors of the layer around its experts",
+                     {"latent_down", "latent_up", "expert_norm", "output_bias"});
 }
 
 Table shared_keys() {
@@ -249,8 +326,10 @@ const Table& family_table() {
   static const Table table = [] {
     Table all = head_table("Family");
     append(all, recognition_keys());
+    append(all, reading_keys());
     append(all, quantity_keys());
-    for (const Table& part : {layout_keys(), router_keys(), shared_keys(), ignore_keys()})
+    for (const Table& part :
+         {layout_keys(), router_keys(), shared_keys(), layer_keys(), ignore_keys()})
       append(all, part);
     return all;
   }();

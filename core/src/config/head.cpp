@@ -42,18 +42,36 @@ std::string number(int64_t value) { return std::to_string(value); }
 
 std::string group_fault(const spec::Routing& r) {
   if (r.num_groups == 1 && r.top_groups == 1) return "";
-  if (r.num_groups < 1 || r.num_experts % r.num_groups != 0)
-    return "num_experts " + number(r.num_experts) + " cannot be cut into num_groups " +
+  if (r.num_groups < 1 || r.rows() % r.num_groups != 0)
+    return "num_experts " + number(r.rows()) + " cannot be cut into num_groups " +
            number(r.num_groups) + " equal groups";
   if (r.top_groups < 1 || r.top_groups > r.num_groups)
     return "top_groups " + number(r.top_groups) + " is not in 1 to num_groups " +
            number(r.num_groups);
-  const int64_t reachable = r.top_groups * (r.num_experts / r.num_groups);
+  const int64_t reachable = r.top_groups * (r.rows() / r.num_groups);
   if (reachable < r.top_k)
     return "top_k " + number(r.top_k) + " experts cannot be chosen from top_groups " +
-           number(r.top_groups) + " groups of " + number(r.num_experts / r.num_groups);
+           number(r.top_groups) + " groups of " + number(r.rows() / r.num_groups);
+  if (r.method == "group_topk") return "";
   if (r.num_groups > 1 && r.group_score.empty())
     return "num_groups is " + number(r.num_groups) + ", but there is no group_score";
+  return "";
+}
+
+// What a method asks of the other words.
+std::string method_fault(const spec::Routing& r) {
+  if (r.method == "sparsemixer" && r.top_k != 2)
+    return "top_k is " + number(r.top_k) + ", but sparsemixer chooses 2 experts";
+  if (r.method == "group_topk" && (r.top_k % r.num_groups != 0 || r.top_groups != r.num_groups))
+    return "top_k " + number(r.top_k) + " experts cannot be taken in equal parts from num_groups " +
+           number(r.num_groups) + " groups";
+  if (r.bias_on_logits && !r.selection_bias)
+    return "selection_bias_on is logits, but there is no selection_bias";
+  const bool chooses = r.selection_bias || r.num_groups > 1;
+  if ((r.method == "hash" || r.method == "sparsemixer") && chooses)
+    return "the method " + r.method + " knows neither a selection bias nor groups";
+  if (r.method == "sparsemixer" && (r.renormalize || r.scoring != "softmax"))
+    return "sparsemixer goes with softmax scores and without renormalizing";
   return "";
 }
 
@@ -78,9 +96,12 @@ Table head_table(const std::string& kind) {
 }
 
 std::vector<std::string> activation_names() {
-  return {"silu", "gelu", "gelu_tanh", "relu2", "swigluoai", "swiglustep", "situ"};
+  return {"silu", "gelu", "gelu_tanh", "relu", "relu2", "swigluoai", "swiglustep", "situ"};
 }
-std::vector<std::string> scoring_names() { return {"softmax", "sigmoid"}; }
+std::vector<std::string> scoring_names() {
+  return {"softmax", "softmax_topk", "sigmoid", "sqrtsoftplus"};
+}
+std::vector<std::string> method_names() { return {"topk", "hash", "sparsemixer", "group_topk"}; }
 std::vector<std::string> group_score_names() { return {"max", "top2_sum"}; }
 std::vector<std::string> dtype_names() {
   std::vector<std::string> names;
@@ -103,9 +124,10 @@ std::string kind_of(const std::filesystem::path& file) {
 
 std::string layer_fault(const spec::MoELayer& layer) {
   const spec::Routing& r = layer.routing;
-  if (r.top_k > r.num_experts)
-    return "top_k " + number(r.top_k) + " is above num_experts " + number(r.num_experts);
-  return group_fault(r);
+  if (r.top_k > r.rows())
+    return "top_k " + number(r.top_k) + " is above num_experts " + number(r.rows());
+  std::string fault = group_fault(r);
+  return fault.empty() ? method_fault(r) : fault;
 }
 
 }  // namespace moert::config

@@ -20,6 +20,8 @@ inline constexpr const char* kRanges = "[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*";
 // Names that abi/problem.h and abi/router.h give.
 std::vector<std::string> activation_names();
 std::vector<std::string> scoring_names();
+std::vector<std::string>
+method_names();  // those that a model may have; "hash" follows from its keys
 std::vector<std::string> group_score_names();
 std::vector<std::string> dtype_names();
 

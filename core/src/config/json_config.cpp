@@ -98,29 +98,36 @@ std::string place_of(const std::string& text, size_t byte, const std::string& na
   return name + ":" + std::to_string(line) + ":" + std::to_string(before.size() - start + 1);
 }
 
-// Python writes these words, which JSON does not have. The reader stops inside the word.
-const char* python_number(const std::string& text, size_t byte) {
-  for (const char* word : {"Infinity", "NaN"}) {
-    const std::string_view name(word);
-    const size_t from = byte > name.size() ? byte - name.size() - 1 : 0;
-    const size_t found = text.find(name, from);
-    if (found != std::string::npos && found < byte) return word;
+// Python writes words for numbers that JSON does not have. They become texts, so that keys of no concern
+// here do no harm, and a quantity that is one of them gets an error that shows it.
+void quote_python_numbers(std::string& text) {
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (quoted && text[i] == '\\') {
+      ++i;
+      continue;
+    }
+    if (text[i] == '"') quoted = !quoted;
+    if (quoted) continue;
+    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
+      if (text.compare(i, word.size(), word) != 0) continue;
+      text.replace(i, word.size(), '"' + std::string(word) + '"');
+      i += word.size() + 1;
+      break;
+    }
   }
-  return nullptr;
 }
 
 }  // namespace
 
-nlohmann::json parse_config_json(const std::string& text, const std::string& name) {
+nlohmann::json parse_config_json(const std::string& original, const std::string& name) {
+  std::string text = original;
+  quote_python_numbers(text);
   Builder builder;
   if (Json::sax_parse(text, &builder)) return builder.take();
-  Finding fault = builder.fault();
-  const size_t byte = builder.fault_byte();
-  if (const char* word = byte > 0 ? python_number(text, byte) : nullptr) {
-    fault = {std::string("the word ") + word + " stands where a number must stand: it is not JSON",
-             "replace it by a number, or remove the key if it is not about experts"};
-  }
-  throw Error(Fault::input, fault.problem, place_of(text, byte, name), fault.remedy);
+  const Finding& fault = builder.fault();
+  throw Error(Fault::input, fault.problem, place_of(text, builder.fault_byte(), name),
+              fault.remedy);
 }
 
 nlohmann::json read_config_json(const std::filesystem::path& file) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/lookup.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -25,7 +26,7 @@ bool is_zero(const Json& value) { return value.is_number() && value.get<double>(
 // Does the value leave the quantity open?
 bool is_absent(const Quantity& q, const Json& value) {
   if (value.is_null()) return true;
-  if (value.is_array() && (q.kind == QuantityKind::count || q.kind == QuantityKind::size)) {
+  if (value.is_array() && q.per_layer) {
     for (const Json& item : value)
       if (!is_absent(q, item)) return false;
     return true;
@@ -33,6 +34,24 @@ bool is_absent(const Quantity& q, const Json& value) {
   if (q.kind == QuantityKind::count) return is_zero(value);
   return q.kind == QuantityKind::word && value.is_string() &&
          value.get_ref<const std::string&>().empty();
+}
+
+Json fallback_of(const Quantity& q) {
+  const std::string text(q.fallback);
+  if (q.kind == QuantityKind::word) return text;
+  return Json::parse(text);
+}
+
+// What a value is called under `words`: itself, or true or false.
+std::optional<std::string> word_of(const Json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
+  return std::nullopt;
+}
+
+int64_t least(const Quantity& q) {
+  if (q.kind == QuantityKind::last_layer) return -1;
+  return q.kind == QuantityKind::size ? 0 : 1;
 }
 
 Json json_of(const YamlNode& node) {
@@ -108,16 +127,31 @@ void Lookup::fail_missing(std::string_view name) const {
 
 Json Lookup::translated(const Quantity& q, const std::string& key, const Json& value) const {
   const auto words = family_.words.find(std::string(q.name));
-  if (!value.is_string() || words == family_.words.end()) return value;
-  const std::string& word = value.get_ref<const std::string&>();
-  const auto meaning = words->second.find(word);
+  const std::optional<std::string> word = word_of(value);
+  if (!word || words == family_.words.end() || q.kind == QuantityKind::layer_words) return value;
+  const auto meaning = words->second.find(*word);
   if (meaning != words->second.end()) return json_of(meaning->second);
+  if (value.is_boolean()) return value;
   std::vector<std::string> known;
   for (const auto& [each, _] : words->second) known.push_back(each);
   throw Error(Fault::usage,
-              key + " is '" + word.substr(0, 100) + "', which the family '" + family_.name +
+              key + " is '" + word->substr(0, 100) + "', which the family '" + family_.name +
                   "' does not know",
               place_, "words known for " + std::string(q.name) + ": " + joined(known));
+}
+
+std::string Lookup::word_in_list(std::string_view name, const std::string& word) const {
+  const auto words = family_.words.find(std::string(name));
+  std::vector<std::string> known;
+  if (words != family_.words.end()) {
+    const auto meaning = words->second.find(word);
+    if (meaning != words->second.end()) return meaning->second.text;
+    for (const auto& [each, _] : words->second) known.push_back(each);
+  }
+  fail(name,
+       "has the entry '" + word.substr(0, 100) + "', which the family '" + family_.name +
+           "' does not know",
+       "words known: " + joined(known));
 }
 
 Json Lookup::find(const Quantity& q) {
@@ -142,12 +176,19 @@ Json Lookup::find(const Quantity& q) {
       break;  // the language model's own part comes first
     }
   }
+  const bool required =
+      std::find(family_.required.begin(), family_.required.end(), name) != family_.required.end();
   if (!from.empty()) {
     origin_[name] = "config.json: " + from;
+  } else if (required) {
+    fail_missing(name);
   } else if (const auto fallback = family_.defaults.find(name);
              fallback != family_.defaults.end()) {
     result = json_of(fallback->second.value);
     origin_[name] = fallback->second.origin;
+  } else if (!q.fallback.empty()) {
+    result = fallback_of(q);
+    origin_[name] = "default";
   }
   return result;
 }
@@ -170,7 +211,7 @@ std::optional<int64_t> Lookup::maybe_count(std::string_view name, int64_t limit)
   const Quantity& q = quantity(name);
   const Json value = find(q);
   if (value.is_null()) return std::nullopt;
-  return integer(q, value, q.kind == QuantityKind::size ? 0 : 1, limit);
+  return integer(q, value, least(q), limit);
 }
 
 int64_t Lookup::count(std::string_view name, int64_t limit) {
@@ -187,15 +228,36 @@ bool Lookup::flag(std::string_view name) {
   return value.get<bool>();
 }
 
-double Lookup::real(std::string_view name) {
-  const Json value = find(quantity(name));
-  if (value.is_null()) fail_missing(name);
+double Lookup::number(const Quantity& q, const Json& value) const {
   if (!value.is_number())
-    fail(name, "is " + shown(value) + ", expected a number", "correct the value");
+    fail(q.name, "is " + shown(value) + ", expected a number", "correct the value");
   const double number = value.get<double>();
   if (!std::isfinite(number) || std::abs(number) > 1e30)
-    fail(name, "is " + shown(value) + ", expected at most 1e30", "correct the value");
+    fail(q.name, "is " + shown(value) + ", expected at most 1e30", "correct the value");
   return number;
+}
+
+double Lookup::real(std::string_view name) {
+  const Quantity& q = quantity(name);
+  const Json value = find(q);
+  if (value.is_null()) fail_missing(name);
+  return number(q, value);
+}
+
+std::vector<double> Lookup::real_per_layer(std::string_view name, int64_t layers) {
+  const Quantity& q = quantity(name);
+  const Json value = find(q);
+  if (value.is_null()) return {};
+  std::vector<double> numbers(static_cast<size_t>(layers));
+  if (value.is_array()) require_length(name, value, layers);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Json& item = value.is_array() ? value[i] : value;
+    if (!item.is_null()) numbers[i] = number(q, item);
+    if (numbers[i] < 0)
+      fail(name, "is " + item.dump() + ", expected a number from 0", "write 0 or null for none");
+  }
+  if (value.is_array()) origin_[std::string(name)] += " (one for each layer)";
+  return numbers;
 }
 
 std::string Lookup::word_or(std::string_view name, const std::string& otherwise) {
@@ -212,18 +274,22 @@ std::string Lookup::word(std::string_view name) {
   return value;
 }
 
+void Lookup::require_length(std::string_view name, const Json& list, int64_t layers) const {
+  const int64_t size = static_cast<int64_t>(list.size());
+  if (size != layers && size != layers + extra_layers_)
+    fail(name,
+         "is a list of " + std::to_string(list.size()) + " entries, but there are " +
+             std::to_string(layers) + " layers",
+         "a list has one entry for each layer");
+}
+
 std::vector<int64_t> Lookup::per_layer(std::string_view name, int64_t layers, int64_t limit) {
   const Quantity& q = quantity(name);
   const Json value = find(q);
   if (value.is_null()) return {};
   if (!value.is_array())
-    return std::vector<int64_t>(static_cast<size_t>(layers),
-                                integer(q, value, q.kind == QuantityKind::size ? 0 : 1, limit));
-  if (value.size() != static_cast<size_t>(layers))
-    fail(name,
-         "is a list of " + std::to_string(value.size()) + " entries, but there are " +
-             std::to_string(layers) + " layers",
-         "a list has one entry for each layer");
+    return std::vector<int64_t>(static_cast<size_t>(layers), integer(q, value, least(q), limit));
+  require_length(name, value, layers);
   std::vector<int64_t> numbers;
   for (const Json& item : value) numbers.push_back(item.is_null() ? 0 : integer(q, item, 0, limit));
   origin_[std::string(name)] += " (one for each layer)";

@@ -43,21 +43,33 @@ class Lookup {
   std::string word(std::string_view name);
 
   std::optional<int64_t> maybe_count(std::string_view name, int64_t limit);
+  int64_t size(std::string_view name, int64_t limit) {
+    return maybe_count(name, limit).value_or(0);
+  }
   std::string word_or(std::string_view name, const std::string& otherwise);
   // One number for each layer, 0 where a list says null; empty: no value at all.
   std::vector<int64_t> per_layer(std::string_view name, int64_t layers, int64_t limit);
+  // The same of a real from 0.
+  std::vector<double> real_per_layer(std::string_view name, int64_t layers);
   // As written, for quantities with a form of their own; null: no value.
   nlohmann::json raw(std::string_view name);
+  // The meaning of one word of a list; throws for one that the family does not know.
+  std::string word_in_list(std::string_view name, const std::string& word) const;
 
+  // Lists may go on for the layers of multi-token prediction, which are no part of the model.
+  void set_extra_layers(int64_t extra) { extra_layers_ = extra; }
+  void require_length(std::string_view name, const nlohmann::json& list, int64_t layers) const;
   [[noreturn]] void fail_missing(std::string_view name) const;
   [[noreturn]] void fail(std::string_view name, const std::string& problem,
                          const std::string& remedy) const;
   const std::string& place() const { return place_; }
+  void set_origin(const std::string& name, std::string from) { origin_[name] = std::move(from); }
 
  private:
   nlohmann::json find(const Quantity& q);
   nlohmann::json translated(const Quantity& q, const std::string& key,
                             const nlohmann::json& value) const;
+  double number(const Quantity& q, const nlohmann::json& value) const;
   int64_t integer(const Quantity& q, const nlohmann::json& value, int64_t low, int64_t high) const;
   std::string spellings_text(std::string_view name) const;
 
@@ -65,6 +77,7 @@ class Lookup {
   const Family& family_;
   std::string place_;
   std::map<std::string, std::string>& origin_;
+  int64_t extra_layers_ = 0;
 };
 
 }  // namespace moert::config

@@ -1,4 +1,4 @@
-// Kind Model: its keys, and reading it.
+// Reads a file of kind Model.
 // SPDX-License-Identifier: Apache-2.0
 #include "config/config.hpp"
 #include "config/head.hpp"
@@ -6,197 +6,6 @@
 
 namespace moert::config {
 namespace {
-
-Table model_keys() {
-  return {
-      {.path = "spec.family",
-       .pattern = kNamePattern,
-       .doc = "family whose file names the tensors; needed where there are MoE layers"},
-      {.path = "spec.checkpoint",
-       .type = Type::path,
-       .required = true,
-       .doc = "folder with the safetensors files"},
-      {.path = "spec.hidden_size",
-       .type = Type::integer,
-       .required = true,
-       .min = 0,
-       .max = kMaxWidth,
-       .doc = "H: width of a token's row; 0 only where there are no MoE layers"},
-      {.path = "spec.num_layers",
-       .type = Type::integer,
-       .required = true,
-       .min = 0,
-       .max = kMaxLayers,
-       .doc = "number of layers, dense ones included"},
-      {.path = "spec.dtype",
-       .type = Type::word,
-       .words = dtype_names(),
-       .doc = "what the model's own config says; the files decide"},
-      {.path = "spec.dense_layers",
-       .type = Type::ranges,
-       .pattern = kRanges,
-       .doc = "layers without experts; every other layer stands in one entry of spec.layers"},
-  };
-}
-
-Table layer_keys() {
-  return {
-      {.path = "spec.layers",
-       .type = Type::list,
-       .fallback = "[]",
-       .doc = "MoE layers, those with equal numbers in one entry"},
-      {.path = "spec.layers[]", .type = Type::map},
-      {.path = "spec.layers[].layers",
-       .type = Type::ranges,
-       .required = true,
-       .pattern = kRanges,
-       .doc = "the layers that this entry describes: 3 or 1-5,7"},
-      {.path = "spec.layers[].intermediate_size",
-       .type = Type::integer,
-       .required = true,
-       .min = 1,
-       .max = kMaxWidth,
-       .doc = "I: width of one routed expert"},
-      {.path = "spec.layers[].gated",
-       .type = Type::boolean,
-       .fallback = "true",
-       .doc = "whether an expert is down(act(gate) * up), or down(act(up))"},
-      {.path = "spec.layers[].bias",
-       .type = Type::boolean,
-       .fallback = "false",
-       .doc = "whether experts have biases"},
-      {.path = "spec.layers[].scheme",
-       .doc = "weight format; without it, as the checkpoint's tensors say"},
-      {.path = "spec.layers[].activation", .type = Type::map},
-      {.path = "spec.layers[].activation.name",
-       .type = Type::word,
-       .fallback = "silu",
-       .words = activation_names(),
-       .doc = "function between an expert's projections"},
-      {.path = "spec.layers[].activation.alpha",
-       .type = Type::number,
-       .fallback = "0",
-       .doc = "its parameter, if it has one"},
-      {.path = "spec.layers[].activation.beta",
-       .type = Type::number,
-       .fallback = "0",
-       .doc = "its parameter, if it has one"},
-      {.path = "spec.layers[].activation.limit",
-       .type = Type::number,
-       .fallback = "0",
-       .min = 0,
-       .doc = "clamp; 0 is none"},
-  };
-}
-
-Table routing_keys() {
-  const std::string r = "spec.layers[].routing";
-  return {
-      {.path = r,
-       .type = Type::map,
-       .required = true,
-       .doc = "how a token's experts are chosen and weighed"},
-      {.path = r + ".method",
-       .type = Type::word,
-       .fallback = "topk",
-       .words = {"topk"},
-       .doc = "rule of choice"},
-      {.path = r + ".scoring",
-       .type = Type::word,
-       .fallback = "softmax",
-       .words = scoring_names(),
-       .doc = "from logits to scores"},
-      {.path = r + ".num_experts",
-       .type = Type::integer,
-       .required = true,
-       .min = 1,
-       .max = kMaxExperts,
-       .doc = "E: routed experts of the layer"},
-      {.path = r + ".top_k",
-       .type = Type::integer,
-       .required = true,
-       .min = 1,
-       .max = kMaxExperts,
-       .doc = "k: experts that a token visits"},
-      {.path = r + ".renormalize",
-       .type = Type::boolean,
-       .fallback = "false",
-       .doc = "whether a token's weights are divided by their sum"},
-      {.path = r + ".renormalize_eps",
-       .type = Type::number,
-       .fallback = "0",
-       .min = 0,
-       .max = 1,
-       .doc = "added to that sum"},
-  };
-}
-
-Table weighing_keys() {
-  const std::string r = "spec.layers[].routing";
-  return {
-      {.path = r + ".routed_scale",
-       .type = Type::number,
-       .fallback = "1",
-       .min = 1e-30,
-       .max = 1e30,
-       .doc = "factor on what the routed experts give"},
-      {.path = r + ".scale_on",
-       .type = Type::word,
-       .fallback = "weights",
-       .words = {"weights", "output"},
-       .doc = "where the factor is applied"},
-      {.path = r + ".selection_bias",
-       .type = Type::boolean,
-       .fallback = "false",
-       .doc = "whether a bias per expert is added for the choice, but not for the weights"},
-      {.path = r + ".gate_bias",
-       .type = Type::boolean,
-       .fallback = "false",
-       .doc = "whether logits have a bias"},
-      {.path = r + ".num_groups",
-       .type = Type::integer,
-       .fallback = "1",
-       .min = 1,
-       .max = kMaxExperts,
-       .doc = "groups that the experts are cut into; 1 is no grouping"},
-      {.path = r + ".top_groups",
-       .type = Type::integer,
-       .fallback = "1",
-       .min = 1,
-       .max = kMaxExperts,
-       .doc = "groups that stay in the choice"},
-      {.path = r + ".group_score",
-       .type = Type::word,
-       .words = group_score_names(),
-       .doc = "a group's score: its best expert's, or the sum of its two best (of what there is, "
-              "in groups of one)"},
-  };
-}
-
-Table shared_keys() {
-  const std::string s = "spec.layers[].shared_experts";
-  return {
-      {.path = s,
-       .type = Type::map,
-       .doc = "experts that every token visits; none without this key"},
-      {.path = s + ".count",
-       .type = Type::integer,
-       .required = true,
-       .min = 1,
-       .max = kMaxExperts,
-       .doc = "how many there are"},
-      {.path = s + ".intermediate_size",
-       .type = Type::integer,
-       .required = true,
-       .min = 1,
-       .max = kMaxWidth,
-       .doc = "their width, all of them together"},
-      {.path = s + ".sigmoid_gate",
-       .type = Type::boolean,
-       .fallback = "false",
-       .doc = "whether their output is multiplied by the sigmoid of a gate"},
-  };
-}
 
 void set(std::string& to, const YamlNode* from) {
   if (from != nullptr) to = from->text;
@@ -216,17 +25,36 @@ spec::Routing read_routing(const YamlNode& node) {
   set(r.method, node.find("method"));
   set(r.scoring, node.find("scoring"));
   set(r.num_experts, node.find("num_experts"));
+  set(r.zero_experts, node.find("zero_experts"));
+  set(r.logit_scale, node.find("logit_scale"));
+  set(r.logit_softcap, node.find("logit_softcap"));
+  set(r.jitter_eps, node.find("jitter_eps"));
   set(r.top_k, node.find("top_k"));
   set(r.renormalize, node.find("renormalize"));
   set(r.renormalize_eps, node.find("renormalize_eps"));
+  set(r.renormalize_floor, node.find("renormalize_floor"));
   set(r.routed_scale, node.find("routed_scale"));
   r.scale_on_output = node.find("scale_on") != nullptr && node.find("scale_on")->text == "output";
   set(r.selection_bias, node.find("selection_bias"));
+  const YamlNode* on = node.find("selection_bias_on");
+  r.bias_on_logits = on != nullptr && on->text == "logits";
   set(r.gate_bias, node.find("gate_bias"));
+  set(r.expert_scale, node.find("expert_scale"));
+  r.unit_input = node.find("input") != nullptr && node.find("input")->text == "unit";
+  set(r.unit_input_eps, node.find("input_eps"));
   set(r.num_groups, node.find("num_groups"));
   set(r.top_groups, node.find("top_groups"));
   set(r.group_score, node.find("group_score"));
   return r;
+}
+
+spec::Activation read_activation(const YamlNode& node) {
+  spec::Activation activation;
+  set(activation.name, node.find("name"));
+  set(activation.alpha, node.find("alpha"));
+  set(activation.beta, node.find("beta"));
+  set(activation.limit, node.find("limit"));
+  return activation;
 }
 
 spec::MoELayer read_layer(const YamlNode& node) {
@@ -234,17 +62,25 @@ spec::MoELayer read_layer(const YamlNode& node) {
   set(layer.intermediate_size, node.find("intermediate_size"));
   set(layer.gated, node.find("gated"));
   set(layer.bias, node.find("bias"));
+  set(layer.weight_on_input, node.find("weight_on_input"));
+  set(layer.output_bias, node.find("output_bias"));
+  set(layer.latent_size, node.find("latent_size"));
+  set(layer.expert_norm, node.find("expert_norm"));
+  set(layer.expert_norm_eps, node.find("expert_norm_eps"));
   set(layer.scheme, node.find("scheme"));
-  set(layer.activation.name, at(node, "activation.name"));
-  set(layer.activation.alpha, at(node, "activation.alpha"));
-  set(layer.activation.beta, at(node, "activation.beta"));
-  set(layer.activation.limit, at(node, "activation.limit"));
+  if (const YamlNode* activation = node.find("activation"))
+    layer.activation = read_activation(*activation);
   layer.routing = read_routing(*node.find("routing"));
   if (const YamlNode* shared = node.find("shared_experts")) {
     layer.shared.emplace();
     set(layer.shared->count, shared->find("count"));
     set(layer.shared->intermediate_size, shared->find("intermediate_size"));
     set(layer.shared->sigmoid_gate, shared->find("sigmoid_gate"));
+    const YamlNode* combine = shared->find("combine");
+    layer.shared->average = combine != nullptr && combine->text == "average";
+    const YamlNode* activation = shared->find("activation");
+    layer.shared->activation =
+        activation != nullptr ? read_activation(*activation) : layer.activation;
   }
   const std::string fault = layer_fault(layer);
   if (!fault.empty())
@@ -304,17 +140,6 @@ void read_layers(spec::Model& model, const YamlNode& document) {
 
 }  // namespace
 
-const Table& model_table() {
-  static const Table table = [] {
-    Table all = head_table("Model");
-    for (const Table& part :
-         {model_keys(), layer_keys(), routing_keys(), weighing_keys(), shared_keys()})
-      all.insert(all.end(), part.begin(), part.end());
-    return all;
-  }();
-  return table;
-}
-
 spec::Model read_model(const std::filesystem::path& file) {
   const YamlNode document = read_yaml_file(file);
   check_head(document, "Model");
@@ -326,6 +151,8 @@ spec::Model read_model(const std::filesystem::path& file) {
   set(model.hidden_size, at(document, "spec.hidden_size"));
   set(model.num_layers, at(document, "spec.num_layers"));
   set(model.dtype, at(document, "spec.dtype"));
+  if (const YamlNode* reasons = at(document, "spec.unsupported"))
+    for (const YamlNode& reason : reasons->items) model.unsupported.push_back(reason.text);
   read_layers(model, document);
   for (const char* key :
        {"family", "checkpoint", "hidden_size", "num_layers", "dtype", "dense_layers", "layers"})

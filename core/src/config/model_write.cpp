@@ -71,6 +71,9 @@ class Writer {
     if (!model_.dtype.empty()) line("dtype", model_.dtype, "dtype");
     if (!model_.dense_layers.empty())
       line("dense_layers", quoted_ranges(model_.dense_layers), "layers");
+    if (!model_.unsupported.empty()) out_ << indent_ << "unsupported:\n";
+    for (const std::string& reason : model_.unsupported)
+      out_ << indent_ << "  - " << quoted(reason) << '\n';
     write_groups();
     return out_.str();
   }
@@ -115,46 +118,74 @@ class Writer {
     line("intermediate_size", std::to_string(layer.intermediate_size), "intermediate_size");
     line("gated", layer.gated, "gated");
     line("bias", layer.bias, "bias");
+    if (layer.weight_on_input) line("weight_on_input", true, "weight_on_input");
+    if (layer.output_bias) line("output_bias", true, "output_bias");
+    if (layer.latent_size != 0)
+      line("latent_size", std::to_string(layer.latent_size), "latent_size");
+    if (layer.expert_norm != "none") {
+      line("expert_norm", layer.expert_norm, "expert_norm");
+      line("expert_norm_eps", shortest(layer.expert_norm_eps), "expert_norm_eps");
+    }
     if (!layer.scheme.empty()) line("scheme", quoted(layer.scheme), "scheme");
-    write_activation(layer.activation);
+    open("activation");
+    write_activation(layer.activation, "activation_limit");
+    indent_ = "      ";
     write_routing(layer.routing);
-    if (layer.shared) write_shared(*layer.shared);
+    if (layer.shared) write_shared(*layer.shared, layer.activation);
     indent_ = "  ";
   }
 
-  void write_activation(const spec::Activation& activation) {
-    open("activation");
-    line("name", activation.name, "activation");
+  // The quantity that gave the limit also tells where a name came from that only layers with one have.
+  void write_activation(const spec::Activation& activation, const std::string& limit) {
+    const bool limited = activation.limit != 0 && model_.origin.contains("limited_activation");
+    line("name", activation.name, limited ? "limited_activation" : "activation");
     if (activation.alpha != 0) line("alpha", shortest(activation.alpha), "activation_alpha");
     if (activation.beta != 0) line("beta", shortest(activation.beta), "activation_beta");
-    if (activation.limit != 0) line("limit", shortest(activation.limit), "activation_limit");
-    indent_ = "      ";
+    if (activation.limit != 0) line("limit", shortest(activation.limit), limit);
   }
 
   void write_routing(const spec::Routing& r) {
     open("routing");
-    line("method", r.method, "method");
+    line("method", r.method, "routing_method");
     line("scoring", r.scoring, "scoring");
     line("num_experts", std::to_string(r.num_experts), "num_experts");
+    if (r.zero_experts != 0) line("zero_experts", std::to_string(r.zero_experts), "zero_experts");
     line("top_k", std::to_string(r.top_k), "top_k");
+    if (r.logit_scale != 1) line("logit_scale", shortest(r.logit_scale), "logit_scale");
+    if (r.logit_softcap != 0) line("logit_softcap", shortest(r.logit_softcap), "logit_softcap");
+    if (r.jitter_eps != 0) line("jitter_eps", shortest(r.jitter_eps), "jitter_eps");
     line("renormalize", r.renormalize, "renormalize");
     line("renormalize_eps", shortest(r.renormalize_eps), "renormalize_eps");
+    if (r.renormalize_floor != 0)
+      line("renormalize_floor", shortest(r.renormalize_floor), "renormalize_floor");
     line("routed_scale", shortest(r.routed_scale), "routed_scale");
     line("scale_on", r.scale_on_output ? std::string("output") : std::string("weights"),
          "scale_on");
     line("selection_bias", r.selection_bias, "selection_bias");
+    if (r.bias_on_logits) line("selection_bias_on", std::string("logits"), "selection_bias_on");
     line("gate_bias", r.gate_bias, "gate_bias");
+    if (r.expert_scale) line("expert_scale", true, "expert_scale");
+    if (r.unit_input) {
+      line("input", std::string("unit"), "router_input");
+      line("input_eps", shortest(r.unit_input_eps), "router_input_eps");
+    }
     line("num_groups", std::to_string(r.num_groups), "num_groups");
     line("top_groups", std::to_string(r.top_groups), "top_groups");
     if (!r.group_score.empty()) line("group_score", r.group_score, "group_score");
     indent_ = "      ";
   }
 
-  void write_shared(const spec::SharedExperts& shared) {
+  void write_shared(const spec::SharedExperts& shared, const spec::Activation& routed) {
     open("shared_experts");
     line("count", std::to_string(shared.count), "shared_count");
     line("intermediate_size", std::to_string(shared.intermediate_size), "shared_width");
     line("sigmoid_gate", shared.sigmoid_gate, "shared_sigmoid_gate");
+    if (shared.average) line("combine", std::string("average"), "shared_combine");
+    if (shared.activation == routed) return;
+    out_ << indent_ << "activation:\n";
+    indent_ += "  ";
+    write_activation(shared.activation,
+                     model_.origin.contains("shared_limit") ? "shared_limit" : "activation_limit");
   }
 
   void open(const std::string& key) {

@@ -66,13 +66,36 @@ Table choice_keys() {
   };
 }
 
+Table simulate_keys() {
+  return {
+      {.path = "spec.simulate",
+       .type = Type::map,
+       .doc = "replaces the model's routing by made-up choices, for benchmarks: what comes out "
+              "means nothing"},
+      {.path = "spec.simulate.routing",
+       .type = Type::word,
+       .required = true,
+       .words = {"uniform", "normal", "zipf"},
+       .doc =
+           "how often an expert is chosen: all alike, the middle ones more, the first ones more"},
+      {.path = "spec.simulate.seed",
+       .type = Type::integer,
+       .fallback = "0",
+       .min = 0,
+       .max = 2'000'000'000,
+       .doc = "another seed makes other choices"},
+  };
+}
+
 Table data_keys() {
   return {
       {.path = "spec.inputs", .type = Type::map, .required = true},
       {.path = "spec.inputs.hidden_states",
        .type = Type::path,
        .required = true,
-       .doc = "safetensors file with a tensor layers.N.hidden_states for each MoE layer"},
+       .doc =
+           "safetensors file with a tensor layers.N.hidden_states for each MoE layer; layers that "
+           "route by token ids also need layers.N.input_ids, or one input_ids for all"},
       {.path = "spec.outputs", .type = Type::map},
       {.path = "spec.outputs.file",
        .type = Type::output_path,
@@ -224,7 +247,7 @@ void add_default_origins(std::map<std::string, std::string>& origin) {
 const Table& run_table() {
   static const Table table = [] {
     Table all = head_table("Run");
-    for (const Table& part : {choice_keys(), data_keys(), check_keys()})
+    for (const Table& part : {choice_keys(), simulate_keys(), data_keys(), check_keys()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -246,6 +269,11 @@ spec::Run read_run(const std::filesystem::path& file, const std::vector<Override
     for (const YamlNode& item : prefer->items) run.prefer.push_back(item.text);
   read_layers(run, document);
   set(run.fallback, at(document, "spec.fallback"));
+  set(run.simulate, at(document, "spec.simulate.routing"));
+  set(run.seed, at(document, "spec.simulate.seed"));
+  if (!run.simulate.empty() && at(document, "spec.expect") != nullptr)
+    fail_at(at(document, "spec.simulate")->place(), "made-up routing is compared with numbers",
+            "remove 'simulate' or 'expect'");
   set_path(run.hidden_states, at(document, "spec.inputs.hidden_states"));
   set_output(run.output, at(document, "spec.outputs.file"));
   if (const YamlNode* capture = at(document, "spec.capture"))

@@ -5,6 +5,7 @@
 #include <regex.h>
 
 #include <algorithm>
+#include <new>
 #include <set>
 #include <sstream>
 
@@ -80,8 +81,9 @@ std::string range_text(const Key& key) {
 // The C library's matcher: its time does not explode and its depth does not grow with the text.
 bool fits(const std::string& text, const std::string& pattern) {
   regex_t compiled;
-  if (::regcomp(&compiled, ("^(" + pattern + ")$").c_str(), REG_EXTENDED | REG_NOSUB) != 0)
-    return false;
+  const int code = ::regcomp(&compiled, ("^(" + pattern + ")$").c_str(), REG_EXTENDED | REG_NOSUB);
+  if (code == REG_ESPACE) throw std::bad_alloc();
+  if (code != 0) return false;
   const bool found = ::regexec(&compiled, text.c_str(), 0, nullptr, 0) == 0;
   ::regfree(&compiled);
   return found;
@@ -199,8 +201,9 @@ Shape shape_of(const Table& table) {
   return root;
 }
 
-void check(const YamlNode& document, const Table& table) {
-  const Shape shape = shape_of(table);
+void check(const YamlNode& document, const Table& table) { check(document, shape_of(table)); }
+
+void check(const YamlNode& document, const Shape& shape) {
   if (document.type != YamlNode::Type::map)
     fail_at(document.place(), "the document is " + document.said() + ", expected a map",
             "begin with: apiVersion: moert/v1");

@@ -60,6 +60,8 @@ const Table& family_table();
 // Throws Error(usage) at the first fault: unknown key (with the nearest), missing key, wrong type,
 // a value that is not allowed.
 void check(const YamlNode& document, const Table& table);
+// The same for many documents of one table.
+void check(const YamlNode& document, const Shape& shape);
 
 // The value at a path such as "spec.outputs.file"; nullptr where any part of it is absent.
 const YamlNode* at(const YamlNode& document, std::string_view path);

@@ -177,6 +177,7 @@ constexpr Entry kMoERunner[] = {
     REQUIRED(moert_moe_runner_t, set_expert_map),  REQUIRED(moert_moe_runner_t, expert_map),
     REQUIRED(moert_moe_runner_t, load_statistics), OPTIONAL(moert_moe_runner_t, bundle_bytes),
     OPTIONAL(moert_moe_runner_t, read_expert),     OPTIONAL(moert_moe_runner_t, write_expert),
+    OPTIONAL(moert_moe_runner_t, load_layer),
 };
 
 constexpr Entry kPluggableLayer[] = {
@@ -195,7 +196,7 @@ constexpr Kind kKinds[] = {
     KIND(MOERT_KIND_ROUTER, moert_router_t, route, kRouter, &no_problem),
     KIND(MOERT_KIND_SHARED_EXPERTS, moert_shared_experts_t, forward, kSharedExperts, &no_problem),
     KIND(MOERT_KIND_CAPTURER, moert_capturer_t, read, kCapturer, &no_problem),
-    KIND(MOERT_KIND_MOE_RUNNER, moert_moe_runner_t, write_expert, kMoERunner, &no_problem),
+    KIND(MOERT_KIND_MOE_RUNNER, moert_moe_runner_t, load_layer, kMoERunner, &no_problem),
     KIND(MOERT_KIND_PLUGGABLE_LAYER, moert_pluggable_layer_t, forward, kPluggableLayer,
          &no_problem),
 };

@@ -37,7 +37,7 @@ CaptureSet::CaptureSet(const Session& session, const Model& model,
                 model.checkpoint().path().string(), "remove `capture` from the run");
   for (size_t i = 0; i < model.num_layers(); ++i) {
     layer_ids_.push_back(model.layer(i).layer_id);
-    num_experts_.push_back(model.layer(i).routing.num_experts);
+    num_experts_.push_back(model.layer(i).routing.rows());
     top_k_.push_back(model.layer(i).routing.top_k);
   }
   for (const spec::Capture& capture : wanted) attach(session, capture, max_tokens);

@@ -80,6 +80,7 @@ Model Runtime::load(const std::string& path, const ModelOptions& options) {
   runtime::ModelSettings settings;
   settings.device = options.device;
   settings.choice = {options.prefer, options.layers, options.fallback_next};
+  runtime::require_supported(spec);
   settings.max_tokens = options.max_tokens;
   settings.dtype = dtype_of(options);
   spec::Tensors rules = impl_->families.tensors(spec);
@@ -94,6 +95,8 @@ Model Runtime::load(const std::string& path, const ModelOptions& options) {
                    layer.intermediate_size,
                    layer.routing.num_experts,
                    layer.routing.top_k,
+                   layer.routing.zero_experts,
+                   layer.routing.method == "hash",
                    model->model.plan().layers[i].scheme,
                    {}};
     for (const runtime::KindChoice& kind : model->model.choices()[i].kinds)
@@ -110,6 +113,7 @@ void Model::forward(int64_t layer_id, const void* hidden, int64_t tokens, void* 
   const size_t layer = impl_->index(layer_id);
   runtime::ForwardContext& context = *impl_->context;
   context.set_hidden(hidden, tokens);
+  context.set_token_ids(options.token_ids);
   context.forward(layer, options.forced_ids, options.valid);
   context.read_output(out);
   if (routing == nullptr) return;
@@ -121,7 +125,7 @@ void Model::forward(int64_t layer_id, const void* hidden, int64_t tokens, void* 
 
 std::vector<int64_t> Model::load_statistics(int64_t layer_id, bool reset) {
   const size_t layer = impl_->index(layer_id);
-  std::vector<int64_t> counts(static_cast<size_t>(impl_->model.layer(layer).routing.num_experts));
+  std::vector<int64_t> counts(static_cast<size_t>(impl_->model.layer(layer).routing.rows()));
   const TensorView view(counts.data(), MOERT_DTYPE_I64, {static_cast<int64_t>(counts.size())});
   const runtime::Runner& runner = impl_->model.runner(layer);
   runtime::Call call;

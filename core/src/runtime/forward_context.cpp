@@ -18,12 +18,12 @@ ForwardContext::ForwardContext(const Model& model, int64_t max_tokens)
       margins_(model.device()),
       forced_(model.device()),
       valid_(model.device()),
+      token_ids_(model.device()),
       workspace_(model.device()) {
   const auto tokens = static_cast<uint64_t>(max_tokens);
   uint64_t most_experts = 0, most_k = 0, workspace = 0;
   for (size_t i = 0; i < model.num_layers(); ++i) {
-    most_experts =
-        std::max(most_experts, static_cast<uint64_t>(model.layer(i).routing.num_experts));
+    most_experts = std::max(most_experts, static_cast<uint64_t>(model.layer(i).routing.rows()));
     most_k = std::max(most_k, static_cast<uint64_t>(model.layer(i).routing.top_k));
     uint64_t bytes = 0;
     Call call;
@@ -41,6 +41,7 @@ ForwardContext::ForwardContext(const Model& model, int64_t max_tokens)
   margins_.reserve(tokens * sizeof(float), "routing margins");
   forced_.reserve(tokens * most_k * sizeof(int32_t), "forced expert ids");
   valid_.reserve(tokens, "row marks");
+  token_ids_.reserve(tokens * sizeof(int64_t), "token ids");
   workspace_.reserve(workspace, "the workspace");
 }
 
@@ -51,9 +52,26 @@ void ForwardContext::set_hidden(const void* hidden, int64_t tokens) {
                     std::to_string(max_tokens_),
                 "forward", "make the context with a larger max_tokens, or split the batch");
   tokens_ = tokens;
+  has_token_ids_ = false;
   model_.device().copy_to_device(
       hidden_.data(), hidden,
       static_cast<uint64_t>(tokens) * dtype_bytes(model_.dtype(), model_.spec().hidden_size));
+}
+
+void ForwardContext::set_token_ids(const int64_t* token_ids) {
+  has_token_ids_ = token_ids != nullptr;
+  if (has_token_ids_)
+    model_.device().copy_to_device(token_ids_.data(), token_ids,
+                                   static_cast<uint64_t>(tokens_) * sizeof(int64_t));
+}
+
+// A router that misses them would report its own error; this one names the layer and the remedy.
+void ForwardContext::require_token_ids(size_t layer) const {
+  if (has_token_ids_ || model_.layer(layer).routing.method != "hash") return;
+  throw Error(Fault::usage,
+              "layer " + std::to_string(model_.layer(layer).layer_id) +
+                  " routes by token ids, but none are given",
+              "forward", "give the token ids of the rows");
 }
 
 TensorView ForwardContext::view(const DeviceMemory& memory, uint32_t dtype,
@@ -80,7 +98,9 @@ void ForwardContext::forward(size_t layer, const int32_t* forced_ids, const uint
   const int64_t hidden_size = model_.spec().hidden_size;
   const TensorView hidden = view(hidden_, model_.dtype(), {tokens_, hidden_size});
   const TensorView out = view(out_, model_.dtype(), {tokens_, hidden_size});
-  const TensorView logits = view(logits_, MOERT_DTYPE_F32, {tokens_, routing.num_experts});
+  require_token_ids(layer);
+  const TensorView logits = view(logits_, MOERT_DTYPE_F32, {tokens_, routing.rows()});
+  const TensorView token_ids = view(token_ids_, MOERT_DTYPE_I64, {tokens_});
   const TensorView ids = ids_view(layer);
   const TensorView weights = weights_view(layer);
   const TensorView margins = margins_view();
@@ -91,6 +111,7 @@ void ForwardContext::forward(size_t layer, const int32_t* forced_ids, const uint
   args.stream = model_.device().stream();
   args.hidden = hidden;
   args.logits = logits;
+  if (has_token_ids_) args.token_ids = token_ids;
   args.ids = ids;
   args.weights = weights;
   args.margins = margins;

@@ -26,6 +26,9 @@ class ForwardContext {
   // Rows to the device; `hidden` is [tokens, H] of the model's dtype. Throws Error(usage) beyond
   // max_tokens.
   void set_hidden(const void* hidden, int64_t tokens);
+  // The rows' token numbers on the host, for layers that route by them; nullptr: there are none. Lasts
+  // until the next set_hidden.
+  void set_token_ids(const int64_t* token_ids);
   // Enqueues one layer. `forced_ids` [tokens, k] on the host or nullptr (replay; rows of -1 route);
   // `valid` [tokens] on the host or nullptr (0: padded row).
   void forward(size_t layer, const int32_t* forced_ids = nullptr, const uint8_t* valid = nullptr);
@@ -41,12 +44,15 @@ class ForwardContext {
   TensorView margins_view() const;
 
  private:
+  void require_token_ids(size_t layer) const;
   TensorView view(const DeviceMemory& memory, uint32_t dtype,
                   std::initializer_list<int64_t> shape) const;
 
   const Model& model_;
   int64_t max_tokens_, tokens_ = 0;
-  DeviceMemory hidden_, out_, logits_, ids_, weights_, margins_, forced_, valid_, workspace_;
+  bool has_token_ids_ = false;
+  DeviceMemory hidden_, out_, logits_, ids_, weights_, margins_, forced_, valid_, token_ids_,
+      workspace_;
 };
 
 }  // namespace moert::runtime

@@ -90,6 +90,8 @@ LayerChoice choose_layer(const Session& session, const spec::Model& model,
   choice.monolithic = choice.kinds.back().decision.chosen != nullptr &&
                       (choice.kinds.back().decision.support.flags & MOERT_SUPPORT_MONOLITHIC) != 0;
   choice.kinds.push_back(choose_quant(session, "quant", setting.scheme, settings));
+  if (!setting.layer_scheme.empty())
+    choice.kinds.push_back(choose_quant(session, "layer_quant", setting.layer_scheme, settings));
   if (!choice.monolithic) {
     choice.kinds.push_back(choose_kind<moert_router_t>(
         session, "router", MOERT_KIND_ROUTER, &problem.routing(), asked, settings, device));
@@ -120,6 +122,7 @@ void require_accepted(const LayerChoice& choice) {
 
 Quant make_quant(const Session& session, const LayerChoice& choice, const std::string& word) {
   const KindChoice* kind = choice.find(word);
+  if (kind == nullptr) return {};
   const Candidate& candidate = *kind->decision.chosen;
   void* self = nullptr;
   Call call;

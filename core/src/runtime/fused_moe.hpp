@@ -30,7 +30,7 @@ struct ChoiceSettings {
 // The decision for one kind of one layer.
 struct KindChoice {
   std::string word;    // "routed_experts", "router", "shared_experts", "runner", "quant",
-                       // "shared_quant"
+                       // "shared_quant", "layer_quant"
   std::string kind;    // "moert.routed_experts/1"
   std::string asked;   // what was to be served, for messages
   std::string scheme;  // of the weights, where the kind is a quant method
@@ -60,7 +60,8 @@ using Quant = Part<moert_quant_method_t>;
 // Creates the parts that were chosen and hands them to the runner, which owns them.
 Runner FusedMoE(const Session& session, const LayerChoice& choice);
 
-// The quant method chosen for `word` ("quant" or "shared_quant"), bound to its scheme.
+// The quant method chosen for `word` ("quant", "shared_quant", "layer_quant"), bound to its scheme;
+// empty where the layer has no such weights.
 Quant make_quant(const Session& session, const LayerChoice& choice, const std::string& word);
 
 }  // namespace moert::runtime

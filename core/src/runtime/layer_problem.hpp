@@ -4,6 +4,8 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <moert/abi/moe_runner.h>
 
@@ -18,6 +20,7 @@ struct LayerSetting {
   uint32_t dtype = 0;  // of hidden rows in and out, MOERT_DTYPE_*
   std::string scheme;  // of the expert weights
   std::string shared_scheme;
+  std::string layer_scheme;  // of the layer's own matrices
 };
 
 // Owns the records and every text and sub-record that they point to; immovable.
@@ -33,6 +36,8 @@ class LayerProblem {
   const moert_moe_layer_t& layer() const { return layer_; }
 
  private:
+  void fill_layer(const spec::Model& model);
+  void fill_params(const spec::Model& model);
   void fill_experts(const spec::Model& model);
   void fill_routing(const spec::Model& model);
   void fill_shared(const spec::Model& model);
@@ -40,7 +45,13 @@ class LayerProblem {
   spec::MoELayer spec_;
   LayerSetting setting_;
   bool has_shared_ = false;
-  moert_activation_t activation_{};
+  void param(const char* key, const std::string& value);
+  void param(const char* key, double value);
+  static moert_activation_t activation_of(const spec::Activation& from);
+
+  moert_activation_t activation_{}, shared_activation_{};
+  std::vector<std::pair<std::string, std::string>> param_texts_;
+  std::vector<moert_kv_t> params_;
   moert_moe_problem_t experts_{};
   moert_routing_t routing_{};
   moert_shared_problem_t shared_{};

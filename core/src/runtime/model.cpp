@@ -4,6 +4,7 @@
 #include <moert/sdk/dtypes.hpp>
 
 #include "runtime/call.hpp"
+#include "weights/layout.hpp"
 
 namespace moert::runtime {
 
@@ -45,7 +46,36 @@ void require_scheme(const ModelSettings& settings, const spec::MoELayer& announc
               "write `quant: from-checkpoint`, or name the checkpoint's own scheme");
 }
 
+// The plan was made for the model's own routing; a made-up one reads less.
+bool is_left_out(const spec::MoELayer& layer, const weights::Source& source) {
+  return source.target == spec::Target::router &&
+         weights::need_of(layer, source.target, source.part, source.role).kind ==
+             weights::Need::unwanted;
+}
+
+// Only sizes stay: the model's own rule chooses nothing.
+void simulate(const ModelSettings& settings, spec::Routing& routing) {
+  spec::Routing simulated;
+  simulated.method = "simulated";
+  simulated.distribution = settings.simulate;
+  simulated.seed = settings.seed;
+  simulated.num_experts = routing.num_experts;
+  simulated.zero_experts = routing.zero_experts;
+  simulated.top_k = routing.top_k;
+  routing = simulated;
+}
+
 }  // namespace
+
+void require_supported(const spec::Model& model) {
+  if (model.unsupported.empty()) return;
+  std::string more;
+  for (size_t i = 1; i < model.unsupported.size(); ++i)
+    more += (i > 1 ? "; " : "also: ") + model.unsupported[i];
+  throw Error(Fault::refused, "the model cannot be run: " + model.unsupported.front(),
+              model.checkpoint.string(),
+              more.empty() ? "`moert model list` tells which families run" : more);
+}
 
 Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const ModelSettings& settings)
     : session_(session),
@@ -54,7 +84,10 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
       checkpoint_(spec_.checkpoint),
       plan_(weights::make_plan(spec_, rules_, checkpoint_)),
       device_(session, settings.device, settings.choice.prefer) {
+  require_supported(spec_);
   plan_.require_complete(checkpoint_);
+  if (!settings.simulate.empty())
+    for (spec::MoELayer& layer : spec_.layers) simulate(settings, layer.routing);
   dtype_ = hidden_dtype(settings, plan_);
   if (!is_hidden_dtype(dtype_))
     throw Error(Fault::usage,
@@ -62,8 +95,9 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
                 checkpoint_.path().string(), "give them as f32, bf16 or f16");
   for (size_t i = 0; i < spec_.layers.size(); ++i) {
     require_scheme(settings, spec_.layers[i], plan_.layers[i], checkpoint_);
-    LayerSetting setting{device_.id(), settings.max_tokens, dtype_, plan_.layers[i].scheme,
-                         plan_.layers[i].shared_scheme};
+    LayerSetting setting{
+        device_.id(),           settings.max_tokens,           dtype_,
+        plan_.layers[i].scheme, plan_.layers[i].shared_scheme, plan_.layers[i].layer_scheme};
     choices_.push_back(choose_layer(session_, spec_, spec_.layers[i], setting, settings.choice));
   }
 }
@@ -89,13 +123,16 @@ void Model::load_layer(size_t index, const Progress& progress, uint64_t total, u
   const LayerChoice& choice = choices_[index];
   Runner runner = FusedMoE(session_, choice);
   const Quant quant = make_quant(session_, choice, "quant");
-  Quant shared_quant;
-  if (choice.find("shared_quant") != nullptr)
-    shared_quant = make_quant(session_, choice, "shared_quant");
+  const Quant shared_quant = make_quant(session_, choice, "shared_quant");
+  const Quant layer_quant = make_quant(session_, choice, "layer_quant");
   const std::vector<weights::Source>& sources = plan_.layers[index].sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     const weights::Source& source = sources[i];
-    load_source(runner, source, source.target == spec::Target::shared ? shared_quant : quant);
+    if (is_left_out(spec_.layers[index], source)) continue;
+    load_source(runner, source,
+                source.target == spec::Target::shared  ? shared_quant
+                : source.target == spec::Target::layer ? layer_quant
+                                                       : quant);
     // A fused tensor feeds several sources in a row; its pages may go after the last of them.
     if (i + 1 == sources.size() || sources[i + 1].tensor != source.tensor) {
       checkpoint_.release(*source.tensor);
@@ -109,29 +146,45 @@ void Model::load_layer(size_t index, const Progress& progress, uint64_t total, u
   runners_.push_back(std::move(runner));
 }
 
+// A table of tokens is I32 at the border; releases also store it as I64.
+void Model::load_router(const Runner& runner, const weights::Source& source, const TensorView& view,
+                        const std::string& place) const {
+  std::vector<int32_t> ids;
+  TensorView table = view;
+  if (source.part == MOERT_ROUTER_TOKEN_TABLE && view.get()->dtype == MOERT_DTYPE_I64) {
+    const auto* wide = static_cast<const int64_t*>(view.get()->data);
+    ids.resize(static_cast<size_t>(element_count(*view.get())));
+    for (size_t i = 0; i < ids.size(); ++i)
+      ids[i] = wide[i] >= 0 && wide[i] <= INT32_MAX ? static_cast<int32_t>(wide[i]) : -1;
+    table = TensorView(ids.data(), MOERT_DTYPE_I32, {view.get()->shape[0], view.get()->shape[1]});
+  }
+  Call call;
+  call.check(runner->load_router(runner.self(), source.part, table, call.out()), runner.name(),
+             "load", place);
+}
+
 void Model::load_source(const Runner& runner, const weights::Source& source,
                         const Quant& quant) const {
   TensorView view = weights::source_view(checkpoint_, source);
   const std::string place = checkpoint_.place(*source.tensor);
   Call call;
-  if (source.target == spec::Target::router) {
-    call.check(runner->load_router(runner.self(), source.part, view, call.out()), runner.name(),
-               "load", place);
-    return;
-  }
+  if (source.target == spec::Target::router) return load_router(runner, source, view, place);
   const std::string scheme(dtype_name(source.tensor->dtype));
   const moert_quant_view_t quant_view = {sizeof quant_view, 0,       scheme.c_str(),
                                          "canonical",       nullptr, nullptr,
                                          nullptr,           nullptr, nullptr};
   view.set_quant(&quant_view);
-  const bool is_matrix = source.role == MOERT_ROLE_WEIGHT && source.part != MOERT_PART_SIGMOID_GATE;
+  const bool is_matrix =
+      source.role == MOERT_ROLE_WEIGHT && source.part != MOERT_PART_SIGMOID_GATE &&
+      source.part != MOERT_PART_EXPERT_NORM && source.part != MOERT_PART_OUTPUT_BIAS;
   if (is_matrix)
     call.check(quant->check(quant.self(), view, call.out()), quant.name(), "check", place);
   const moert_piece_t piece = {sizeof piece, 0, source.expert, source.part,
                                source.role,  0, view.get(),    quant.table(),
                                quant.self()};
-  const auto load =
-      source.target == spec::Target::shared ? runner->load_shared : runner->load_expert;
+  const auto load = source.target == spec::Target::shared  ? runner->load_shared
+                    : source.target == spec::Target::layer ? runner->load_layer
+                                                           : runner->load_expert;
   call.check(load(runner.self(), &piece, call.out()), runner.name(), "load", place);
 }
 

@@ -20,9 +20,14 @@ struct ModelSettings {
   std::string device = "auto";
   ChoiceSettings choice;
   std::string quant = "from-checkpoint";  // or the scheme that the checkpoint must have
+  std::string simulate;  // made-up routing: "uniform", "normal", "zipf"; empty: none
+  int64_t seed = 0;      // of it
   int64_t max_tokens = 1;
   uint32_t dtype = 0;  // of hidden rows, MOERT_DTYPE_*; 0: the experts' own float type, else bf16
 };
+
+// Throws Error(refused) with the reasons for which a model is described but not run.
+void require_supported(const spec::Model& model);
 
 // Done and total pieces of loading; called on the loading thread.
 using Progress = std::function<void(uint64_t done, uint64_t total, uint64_t bytes)>;
@@ -59,6 +64,8 @@ class Model {
  private:
   void load_layer(size_t index, const Progress& progress, uint64_t total, uint64_t& done,
                   uint64_t& bytes);
+  void load_router(const Runner& runner, const weights::Source& source, const TensorView& view,
+                   const std::string& place) const;
   void load_source(const Runner& runner, const weights::Source& source, const Quant& quant) const;
 
   Session& session_;

@@ -10,6 +10,29 @@ namespace moert::runtime {
 namespace {
 
 constexpr uint64_t kAlign = 64;
+constexpr uint32_t kLayerFlags = MOERT_LAYER_ZERO_EXPERTS | MOERT_LAYER_LATENT |
+                                 MOERT_LAYER_NORM_IN | MOERT_LAYER_NORM_OUT |
+                                 MOERT_LAYER_OUTPUT_BIAS;
+
+// A layer that may be asked about, or the reason why not.
+std::string refusal_of(const moert_moe_layer_t& layer) {
+  if ((layer.flags & ~kLayerFlags) != 0)
+    return "layer flag bits " + std::to_string(layer.flags & ~kLayerFlags) + " are not known here";
+  if (layer.experts == nullptr || layer.routing == nullptr) return "the layer is incomplete";
+  if (layer.experts->device.kind != MOERT_DEVICE_CPU)
+    return "combines rows on the host, and the device's memory is not host memory";
+  const bool zero = (layer.flags & MOERT_LAYER_ZERO_EXPERTS) != 0;
+  if ((layer.routing->num_experts > layer.experts->num_experts) != zero)
+    return "the router has " + std::to_string(layer.routing->num_experts) + " experts, the layer " +
+           std::to_string(layer.experts->num_experts);
+  return {};
+}
+
+const moert_moe_layer_t& accepted(const moert_moe_layer_t& layer) {
+  if (const std::string reason = refusal_of(layer); !reason.empty())
+    throw PluginError(MOERT_UNIMPLEMENTED, reason);
+  return layer;
+}
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -31,22 +54,21 @@ void call_part(Function function, Arguments... arguments) {
 struct MoERunner::Workspace {
   void *router, *experts, *shared;
   uint64_t router_bytes, experts_bytes, shared_bytes;
+  void* expert_in;
   float *routed_out, *shared_out;
+  double* rows;
   int32_t* local_ids;
   uint64_t total;
 };
 
 Support MoERunner::supports(const Host&, const moert_moe_layer_t& layer) {
-  if (layer.flags != 0) return Support::no("layer flag bits are not known here");
-  if (layer.experts == nullptr || layer.routing == nullptr)
-    return Support::no("the layer is incomplete");
-  if (layer.experts->device.kind != MOERT_DEVICE_CPU)
-    return Support::no("combines rows on the host, and the device's memory is not host memory");
+  if (const std::string reason = refusal_of(layer); !reason.empty()) return Support::no(reason);
   return Support::yes(MOERT_SUPPORT_DETERMINISTIC);
 }
 
-MoERunner::MoERunner(const Host&, const moert_moe_layer_t& layer, const moert_moe_parts_t* parts,
-                     const Options& options) {
+MoERunner::MoERunner(const Host& host, const moert_moe_layer_t& layer,
+                     const moert_moe_parts_t* parts, const Options& options)
+    : host_(host), space_(host, accepted(layer)) {
   options.allow({});
   if (parts == nullptr || parts->router == nullptr || parts->experts == nullptr)
     throw PluginError(MOERT_INVALID_ARGUMENT, "a modular runner needs a router and routed experts");
@@ -55,16 +77,18 @@ MoERunner::MoERunner(const Host&, const moert_moe_layer_t& layer, const moert_mo
   const moert_moe_problem_t problem = intake(layer.experts);
   device_ = problem.device;
   layer_id_ = problem.layer_id;
-  hidden_size_ = problem.hidden_size;
+  hidden_size_ = space_.hidden_size();
   num_experts_ = problem.num_experts;
+  num_ids_ = intake(layer.routing).num_experts;
   num_local_ = problem.num_local_experts;
   top_k_ = problem.top_k;
   dtype_ = problem.activation_dtype;
   output_scale_ = layer.output_scale;
-  rounds_later_ = parts->shared != nullptr || output_scale_ != 1.0;
+  if (layer.shared_scale != 0) shared_scale_ = layer.shared_scale;
+  rounds_later_ = parts->shared != nullptr || output_scale_ != 1.0 || layer.flags != 0;
   activation_ = problem.activation->name;
   scheme_ = problem.weight_scheme;
-  counts_.assign(static_cast<size_t>(num_experts_), 0);
+  counts_.assign(static_cast<size_t>(num_ids_), 0);
   parts_ = intake(parts);
 }
 
@@ -88,8 +112,14 @@ void MoERunner::load_shared(const moert_piece_t& piece) {
   call_part(parts_.shared->load, parts_.shared_self, &piece);
 }
 
+void MoERunner::load_layer(const moert_piece_t& piece) {
+  if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "load after finish");
+  space_.load(piece);
+}
+
 void MoERunner::finish() {
   if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "finish was called twice");
+  space_.expect_complete();
   call_part(parts_.router->finish, parts_.router_self);
   call_part(parts_.experts->finish, parts_.experts_self);
   if (parts_.shared != nullptr) call_part(parts_.shared->finish, parts_.shared_self);
@@ -113,7 +143,15 @@ MoERunner::Workspace MoERunner::carve(void* memory, uint64_t bytes, int64_t toke
   ws.router = take(ws.router_bytes);
   ws.experts = take(ws.experts_bytes);
   ws.shared = take(ws.shared_bytes);
-  if (rounds_later_) ws.routed_out = static_cast<float*>(take(rows));
+  const auto width = static_cast<uint64_t>(space_.width());
+  const auto count = static_cast<uint64_t>(tokens);
+  if (space_.has_input()) ws.expert_in = take(count * dtype_bytes(dtype_, space_.width()));
+  if (rounds_later_) {
+    ws.routed_out = static_cast<float*>(take(count * width * sizeof(float)));
+    const auto scratch = static_cast<uint64_t>(hidden_size_) + width;
+    ws.rows = static_cast<double*>(
+        take(static_cast<uint64_t>(host_.num_threads()) * scratch * sizeof(double)));
+  }
   if (parts_.shared != nullptr) ws.shared_out = static_cast<float*>(take(rows));
   ws.local_ids = static_cast<int32_t*>(
       take(static_cast<uint64_t>(tokens) * static_cast<uint64_t>(top_k_) * sizeof(int32_t)));
@@ -130,7 +168,7 @@ void MoERunner::forward(const moert_runner_args_t& args) {
   must_understand(args.flags, 0, "runner_args");
   if (!finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "forward before finish");
   const int64_t tokens = expect_tensor(args.hidden, "hidden", dtype_, {-1, hidden_size_}).shape[0];
-  expect_tensor(args.logits, "logits", MOERT_DTYPE_F32, {tokens, num_experts_});
+  expect_tensor(args.logits, "logits", MOERT_DTYPE_F32, {tokens, num_ids_});
   expect_tensor(args.ids, "ids", MOERT_DTYPE_I32, {tokens, top_k_});
   expect_tensor(args.weights, "weights", MOERT_DTYPE_F32, {tokens, top_k_});
   expect_tensor(args.out, "out", dtype_, {tokens, hidden_size_});
@@ -147,12 +185,19 @@ void MoERunner::forward(const moert_runner_args_t& args) {
   }
   route(args, ws, tokens);
   mask_and_count(args, tokens);
+  run_experts(args, ws, tokens);
+  if (rounds_later_) combine(args, ws, tokens);
+}
+
+void MoERunner::run_experts(const moert_runner_args_t& args, const Workspace& ws, int64_t tokens) {
   const TensorView local(ws.local_ids, MOERT_DTYPE_I32, {tokens, top_k_});
-  const TensorView routed(ws.routed_out, MOERT_DTYPE_F32, {tokens, hidden_size_});
+  const TensorView inner(ws.expert_in, dtype_, {tokens, space_.width()});
+  const TensorView routed(ws.routed_out, MOERT_DTYPE_F32, {tokens, space_.width()});
+  if (space_.has_input()) space_.enter(*args.hidden, *inner.get());
   const moert_experts_args_t experts = {sizeof experts,
                                         0,
                                         args.stream,
-                                        args.hidden,
+                                        space_.has_input() ? inner.get() : args.hidden,
                                         local_ids(args, *local.get(), tokens),
                                         args.weights,
                                         rounds_later_ ? routed.get() : args.out,
@@ -160,7 +205,6 @@ void MoERunner::forward(const moert_runner_args_t& args) {
                                         ws.experts_bytes,
                                         nullptr};
   call_part(parts_.experts->forward, parts_.experts_self, &experts);
-  if (rounds_later_) combine(args, ws, tokens);
 }
 
 void MoERunner::route(const moert_runner_args_t& args, const Workspace& ws, int64_t) {
@@ -192,19 +236,23 @@ void MoERunner::mask_and_count(const moert_runner_args_t& args, int64_t tokens) 
       continue;
     }
     for (int64_t j = 0; j < top_k_; ++j)
-      if (ids[j] >= 0 && ids[j] < num_experts_) ++counts_[static_cast<size_t>(ids[j])];
+      if (ids[j] >= 0 && ids[j] < num_ids_) ++counts_[static_cast<size_t>(ids[j])];
   }
 }
 
 const moert_tensor_t* MoERunner::local_ids(const moert_runner_args_t& args,
                                            const moert_tensor_t& local, int64_t tokens) const {
-  if (map_.empty()) return args.ids;
+  if (map_.empty() && num_ids_ == num_experts_) return args.ids;
   for (int64_t t = 0; t < tokens; ++t) {
     const auto* ids = row_of<int32_t>(*args.ids, t);
     auto* to = row_of<int32_t>(local, t);
     for (int64_t j = 0; j < top_k_; ++j) {
       to[j] = -1;
-      if (ids[j] < 0) continue;
+      if (ids[j] < 0 || ids[j] >= num_experts_) continue;
+      if (map_.empty()) {
+        to[j] = ids[j];
+        continue;
+      }
       const int32_t* copies = &map_[static_cast<size_t>(ids[j] * copies_)];
       const int64_t held =
           std::count_if(copies, copies + copies_, [](int32_t id) { return id >= 0; });
@@ -216,16 +264,31 @@ const moert_tensor_t* MoERunner::local_ids(const moert_runner_args_t& args,
 
 void MoERunner::combine(const moert_runner_args_t& args, const Workspace& ws,
                         int64_t tokens) const {
-  const auto* valid =
-      args.valid != nullptr ? static_cast<const uint8_t*>(args.valid->data) : nullptr;
-  for (int64_t t = 0; t < tokens; ++t) {
-    const bool padded = valid != nullptr && valid[t] == 0;
-    for (int64_t h = 0; h < hidden_size_; ++h) {
-      const int64_t at = t * hidden_size_ + h;
-      double sum = output_scale_ * static_cast<double>(ws.routed_out[at]);
-      if (ws.shared_out != nullptr) sum += static_cast<double>(ws.shared_out[at]);
-      write_f32(*args.out, t * args.out->strides[0] + h, padded ? 0.0f : static_cast<float>(sum));
-    }
+  const int64_t scratch = hidden_size_ + space_.width();
+  host_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int32_t worker) {
+    for (int64_t t = begin; t < end; ++t) combine_row(args, ws, t, ws.rows + worker * scratch);
+  });
+}
+
+void MoERunner::combine_row(const moert_runner_args_t& args, const Workspace& ws, int64_t t,
+                            double* scratch) const {
+  const bool padded =
+      args.valid != nullptr && static_cast<const uint8_t*>(args.valid->data)[t] == 0;
+  double* sum = scratch + space_.width();
+  space_.leave(ws.routed_out + t * space_.width(), output_scale_, scratch, sum);
+  // Zero experts return the layer's own row; their sum is what weighs it.
+  double zero = 0;
+  const auto* ids = row_of<int32_t>(*args.ids, t);
+  for (int64_t j = 0; j < top_k_; ++j)
+    if (ids[j] >= num_experts_)
+      zero += output_scale_ * static_cast<double>(row_of<float>(*args.weights, t)[j]);
+  for (int64_t h = 0; h < hidden_size_; ++h) {
+    if (ws.shared_out != nullptr)
+      sum[h] += shared_scale_ * static_cast<double>(ws.shared_out[t * hidden_size_ + h]);
+    if (zero != 0)
+      sum[h] += zero * static_cast<double>(read_f32(*args.hidden, t * args.hidden->strides[0] +
+                                                                      h * args.hidden->strides[1]));
+    write_f32(*args.out, t * args.out->strides[0] + h, padded ? 0.0f : static_cast<float>(sum[h]));
   }
 }
 
@@ -258,8 +321,8 @@ void MoERunner::expert_map(const moert_tensor_t& map) const {
 }
 
 void MoERunner::load_statistics(const moert_tensor_t& counts, bool reset) {
-  expect_tensor(&counts, "counts", MOERT_DTYPE_I64, {num_experts_});
-  for (int64_t e = 0; e < num_experts_; ++e)
+  expect_tensor(&counts, "counts", MOERT_DTYPE_I64, {num_ids_});
+  for (int64_t e = 0; e < num_ids_; ++e)
     static_cast<int64_t*>(counts.data)[e * counts.strides[0]] = counts_[static_cast<size_t>(e)];
   if (reset) std::fill(counts_.begin(), counts_.end(), 0);
 }

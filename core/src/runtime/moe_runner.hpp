@@ -7,6 +7,8 @@
 
 #include <moert/sdk/moe_runner.hpp>
 
+#include "runtime/expert_space.hpp"
+
 namespace moert::runtime {
 
 // Registered like any plugin's runner and reached through the same table. It adds and scales rows
@@ -22,6 +24,7 @@ class MoERunner final : public MoERunnerInterface {
   void load_expert(const moert_piece_t& piece) override;
   void load_router(uint32_t which, const moert_tensor_t& tensor) override;
   void load_shared(const moert_piece_t& piece) override;
+  void load_layer(const moert_piece_t& piece) override;
   void finish() override;
   uint64_t workspace(int64_t tokens) override;
   void forward(const moert_runner_args_t& args) override;
@@ -47,16 +50,23 @@ class MoERunner final : public MoERunnerInterface {
   Workspace carve(void* memory, uint64_t bytes, int64_t tokens);
   void route(const moert_runner_args_t& args, const Workspace& ws, int64_t tokens);
   void mask_and_count(const moert_runner_args_t& args, int64_t tokens);
+  void run_experts(const moert_runner_args_t& args, const Workspace& ws, int64_t tokens);
   const moert_tensor_t* local_ids(const moert_runner_args_t& args, const moert_tensor_t& local,
                                   int64_t tokens) const;
   void combine(const moert_runner_args_t& args, const Workspace& ws, int64_t tokens) const;
+  void combine_row(const moert_runner_args_t& args, const Workspace& ws, int64_t t,
+                   double* scratch) const;
 
+  Host host_;
+  ExpertSpace space_;
   moert_moe_parts_t parts_{};
   moert_device_id_t device_{};
-  int64_t layer_id_ = 0, hidden_size_ = 0, num_experts_ = 0, num_local_ = 0, top_k_ = 0;
+  int64_t layer_id_ = 0, hidden_size_ = 0, num_local_ = 0, top_k_ = 0;
+  int64_t num_experts_ = 0;  // real ones
+  int64_t num_ids_ = 0;      // and zero experts, which come after them
   uint32_t dtype_ = 0;
   bool rounds_later_ = false;  // experts give f32; scale and shared experts are still to come
-  double output_scale_ = 1;
+  double output_scale_ = 1, shared_scale_ = 1;
   std::string activation_, scheme_;
   std::vector<int32_t> map_;  // [num_experts, copies_], local ids or -1; empty: identity
   int64_t copies_ = 1;

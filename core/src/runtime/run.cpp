@@ -91,8 +91,10 @@ std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::Te
 // What goes into each layer.
 struct Inputs {
   explicit Inputs(const spec::Run& run, const spec::Model& model);
+  std::vector<int64_t> read_token_ids(const spec::MoELayer& layer, int64_t tokens) const;
   weights::Checkpoint file;
   std::vector<const weights::TensorInfo*> hidden;  // per MoE layer
+  std::vector<std::vector<int64_t>> token_ids;     // per MoE layer; empty where it needs none
   int64_t max_tokens = 0;
   uint32_t dtype = 0;
 };
@@ -107,7 +109,19 @@ Inputs::Inputs(const spec::Run& run, const spec::Model& model) : file(run.hidden
     dtype = info.dtype;
     max_tokens = std::max(max_tokens, info.shape[0]);
     hidden.push_back(&info);
+    token_ids.push_back(layer.routing.method == "hash" && run.simulate.empty()
+                            ? read_token_ids(layer, info.shape[0])
+                            : std::vector<int64_t>());
   }
+}
+
+// The rows' token numbers: the layer's own, else those of the whole model.
+std::vector<int64_t> Inputs::read_token_ids(const spec::MoELayer& layer, int64_t tokens) const {
+  std::string name = layer_name(layer.layer_id, "input_ids");
+  if (file.find(name) == nullptr) name = "input_ids";
+  const weights::TensorInfo& info = need(file, name, {tokens});
+  const std::vector<int32_t> ids = read_ids(file, info);
+  return {ids.begin(), ids.end()};
 }
 
 // Results that will be written; the writer borrows, so they live until then.
@@ -183,6 +197,8 @@ class Execution {
     const weights::TensorInfo& info = *inputs_.hidden[index];
     report.tokens = info.shape[0];
     context_.set_hidden(inputs_.file.view(info).get()->data, report.tokens);
+    const std::vector<int64_t>& token_ids = inputs_.token_ids[index];
+    context_.set_token_ids(token_ids.empty() ? nullptr : token_ids.data());
     for (int64_t i = 0; i < run_.repeat; ++i) {
       poll_();
       context_.synchronize();
@@ -199,7 +215,7 @@ class Execution {
     context_.read_output(layer.output.data());
     context_.read_routing(index, layer.routing, false);
     report.expert_tokens =
-        capture::count_load(layer.routing.ids, model_.layer(index).routing.num_experts);
+        capture::count_load(layer.routing.ids, model_.layer(index).routing.rows());
     report.load = capture::summarize_load(report.expert_tokens);
     if (golden_) compare(index, report, layer);
   }
@@ -249,6 +265,8 @@ ModelSettings settings_of(const spec::Run& run, int64_t max_tokens, uint32_t dty
   settings.choice.fallback_next = run.fallback == "next";
   const auto quant = run.layers.find("quant");
   if (quant != run.layers.end()) settings.quant = quant->second;
+  settings.simulate = run.simulate;
+  settings.seed = run.seed;
   settings.max_tokens = max_tokens;
   settings.dtype = dtype;
   return settings;
@@ -265,6 +283,7 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
   if (spec.layers.empty())
     throw Error(Fault::usage, "the model has no MoE layers", spec.checkpoint.string(),
                 "give a Mixture-of-Experts checkpoint; see `moert model inspect`");
+  require_supported(spec);
   const Inputs inputs(run, spec);
   spec::Tensors rules = families.tensors(spec);
   Model model(session, std::move(spec), std::move(rules),

@@ -9,7 +9,7 @@
 namespace moert::spec {
 
 // What a tensor of the checkpoint feeds.
-enum class Target { expert, router, shared, ignore };
+enum class Target { expert, router, shared, layer, ignore };
 
 // One rule: pattern -> target. `pattern` is a whole tensor name in which "{layer}" and "{expert}"
 // stand for decimal numbers without leading zeros; in ignore rules "*" stands for any text.
@@ -17,10 +17,12 @@ struct TensorRule {
   Target target = Target::ignore;
   std::string pattern;
   // Target::expert, shared: MOERT_PART_* numbers; two of them are the halves of a fused tensor, in
-  // order along the output dimension. Target::router: one MOERT_ROUTER_* number.
+  // order along the output dimension. Target::router: one MOERT_ROUTER_* number. Target::layer: one
+  // MOERT_PART_LATENT_* or MOERT_PART_OUTPUT_BIAS.
   std::vector<uint32_t> parts;
   uint32_t role = 0;         // MOERT_ROLE_WEIGHT | MOERT_ROLE_BIAS
   bool stacked = false;      // first dimension is the expert
+  bool flat = false;         // stacked, but without a dimension of its own: [E x out, in]
   bool transposed = false;   // [in, out] instead of [out, in]
   bool interleaved = false;  // halves alternate row by row instead of following each other
   bool optional = false;     // may be absent

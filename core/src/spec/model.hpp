@@ -13,20 +13,32 @@ namespace moert::spec {
 
 // How a layer picks experts. Words as in abi/router.h.
 struct Routing {
-  std::string method = "topk";
-  std::string scoring = "softmax";  // "softmax" | "sigmoid"
+  std::string method = "topk";      // "topk", "hash", "sparsemixer", "group_topk", "simulated"
+  std::string scoring = "softmax";  // "softmax", "softmax_topk", "sigmoid", "sqrtsoftplus"
   int64_t num_experts = 0;
+  int64_t zero_experts = 0;  // further rows of the router, whose experts return their input
   int64_t top_k = 0;
+  double logit_scale = 1;
+  double logit_softcap = 0;  // 0: none
+  double jitter_eps = 0;     // sparsemixer's
   bool renormalize = false;
-  double renormalize_eps = 0;
+  double renormalize_eps = 0;    // added to the sum
+  double renormalize_floor = 0;  // least divisor
   double routed_scale = 1;
   bool scale_on_output = false;  // where routed_scale is applied: weights, or the summed output
   bool selection_bias = false;
+  bool bias_on_logits = false;  // the selection bias is added to logits, not to scores
   bool gate_bias = false;
+  bool expert_scale = false;  // weights are multiplied by a learned factor of the expert
+  bool unit_input = false;    // the router reads rows of length 1 times a learned scale
+  double unit_input_eps = 0;
   int64_t num_groups = 1;  // 1: not grouped
   int64_t top_groups = 1;
-  std::string group_score;  // "max" | "top2_sum"; empty unless grouped
+  std::string group_score;   // "max" | "top2_sum"; empty unless groups are chosen
+  std::string distribution;  // of simulated: "uniform", "normal", "zipf"
+  int64_t seed = 0;          // of simulated
 
+  int64_t rows() const { return num_experts + zero_experts; }  // of the gate, and of logits
   bool operator==(const Routing&) const = default;
 };
 
@@ -41,6 +53,8 @@ struct SharedExperts {
   int64_t count = 0;
   int64_t intermediate_size = 0;  // of all of them together
   bool sigmoid_gate = false;
+  bool average = false;   // routed and shared output are averaged, not summed
+  Activation activation;  // their own: its limit may differ from the routed experts'
 
   bool operator==(const SharedExperts&) const = default;
 };
@@ -50,6 +64,12 @@ struct MoELayer {
   int64_t intermediate_size = 0;  // of one routed expert
   bool gated = true;
   bool bias = false;
+  bool weight_on_input = false;  // the routing weight multiplies what an expert reads
+  bool output_bias = false;      // a bias is added to the routed output
+  int64_t latent_size = 0;       // width in which experts work; 0: hidden_size
+  // RMS norm in that width: "in", of the rows that experts read; "out", of those that they give.
+  std::string expert_norm = "none";
+  double expert_norm_eps = 0;
   std::string scheme;  // weight format; empty: as the checkpoint's tensors say
   Routing routing;
   Activation activation;
@@ -72,6 +92,7 @@ struct Model {
   std::string dtype;             // "bf16" ...: what the config says; the files decide
   std::vector<MoELayer> layers;  // MoE layers, rising layer_id; empty: a dense model
   std::vector<int64_t> dense_layers;
+  std::vector<std::string> unsupported;  // why it cannot be run; it is described nevertheless
   // quantity -> where its value came from, e.g. "num_experts" -> "config.json: num_experts",
   // "scoring" -> "family olmoe". For `explain` and `model inspect`.
   std::map<std::string, std::string> origin;

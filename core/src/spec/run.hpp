@@ -34,6 +34,8 @@ struct Run {
   // quant -> "from-checkpoint" or a scheme that must be the checkpoint's own.
   std::map<std::string, std::string> layers;
   std::string fallback = "error";  // "error" | "next"
+  std::string simulate;  // made-up routing for benchmarks: "uniform", "normal", "zipf"; empty: none
+  int64_t seed = 0;      // of it
   std::filesystem::path hidden_states;
   std::filesystem::path output;  // empty: nothing is written
   std::vector<Capture> capture;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -19,6 +20,7 @@
 namespace moert::weights {
 
 inline constexpr uint32_t kExpertParts = 3, kSharedParts = 4, kRouterParts = 6, kRoles = 2;
+inline constexpr uint32_t kFirstLayerPart = 4, kLayerParts = 4;  // MOERT_PART_LATENT_DOWN ...
 
 // A tensor that a rule takes.
 struct Hit {
@@ -38,15 +40,28 @@ class Accounting {
 
   const TensorInfo& tensor(uint32_t i) const { return checkpoint_.tensors()[i]; }
   const spec::MoELayer& layer(uint32_t i) const { return model_.layers[i]; }
+  static int64_t slots_of(const spec::MoELayer& layer);
   uint32_t& slot(uint32_t layer_index, spec::Target target, int64_t expert, uint32_t part,
                  uint32_t role);
   void found(Finding::Kind kind, uint32_t i, const std::string& detail);
 
   void match();
   void match_one(uint32_t i, const NameShape& shape);
+  bool is_zero_expert(const CompiledRule& rule, const Numbers& numbers) const;
   std::string out_of_range(const CompiledRule& rule, const Numbers& numbers, uint32_t* layer_index,
                            size_t* prefix_end, size_t name_size) const;
+  // Parts of a layer under one layout: those whose tensors have shapes that fit, and all.
+  struct LayoutCount {
+    int64_t fitting = 0, present = 0;
+    void add(const LayoutCount& other) {
+      fitting += other.fitting;
+      present += other.present;
+    }
+    auto operator<=>(const LayoutCount&) const = default;
+  };
   void choose_layouts();
+  void find_ambiguous(size_t layer_index, const std::vector<LayoutCount>& counts);
+  bool shape_fits(const Hit& hit, const spec::TensorRule& rule) const;
   void assign();
   void feed(const Hit& hit);
   bool take_slots(const Hit& hit, const spec::TensorRule& rule);
@@ -64,12 +79,14 @@ class Accounting {
   const spec::Tensors& tensors_;
   const Rules rules_;
   const Checkpoint& checkpoint_;
-  std::vector<State> state_;             // per tensor
-  std::vector<uint64_t> hits_per_rule_;  // per layer and rule
-  std::vector<uint64_t> hits_of_rule_;   // per rule
-  std::vector<uint64_t> ignored_;        // per rule of Tensors::others
-  std::vector<int64_t> bases_;           // per layer: its first slot
-  std::vector<uint32_t> slots_;          // per part: the tensor that feeds it
+  std::vector<State> state_;                        // per tensor
+  std::vector<uint64_t> hits_per_rule_;             // per layer and rule
+  std::vector<uint64_t> hits_of_rule_;              // per rule
+  std::map<std::string, uint64_t> hits_of_prefix_;  // per beginning of names, up to the layer
+  std::vector<uint64_t> ignored_;                   // per rule of Tensors::others
+  uint64_t zero_expert_tensors_ = 0;
+  std::vector<int64_t> bases_;   // per layer: its first slot
+  std::vector<uint32_t> slots_;  // per part: the tensor that feeds it
   std::vector<Hit> hits_;
   std::vector<int> layouts_;                         // per layer
   std::vector<std::pair<uint32_t, Finding>> found_;  // tensor, finding

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <moert/abi/problem.h>
+#include <moert/abi/moe_runner.h>
 #include <moert/abi/router.h>
 #include <moert/abi/shared_experts.h>
 #include <moert/error.hpp>
@@ -23,16 +23,16 @@ struct Extent {
 
 Extent extent_of(const spec::Model& model, const spec::MoELayer& layer, Target target,
                  uint32_t part) {
-  const int64_t h = model.hidden_size;
-  const int64_t i =
-      target == Target::shared ? layer.shared->intermediate_size : layer.intermediate_size;
+  const bool shared = target == Target::shared;
+  const int64_t h = shared || layer.latent_size == 0 ? model.hidden_size : layer.latent_size;
+  const int64_t i = shared ? layer.shared->intermediate_size : layer.intermediate_size;
   return part == MOERT_PART_DOWN ? Extent{h, i} : Extent{i, h};
 }
 
 std::vector<std::vector<int64_t>> router_shapes(const spec::Model& model,
                                                 const spec::MoELayer& layer,
                                                 const spec::TensorRule& rule) {
-  const int64_t e = layer.routing.num_experts, h = model.hidden_size;
+  const int64_t e = layer.routing.rows(), h = model.hidden_size;
   switch (rule.parts[0]) {
     case MOERT_ROUTER_GATE_WEIGHT:
       if (rule.transposed) return {{h, e}};
@@ -43,7 +43,23 @@ std::vector<std::vector<int64_t>> router_shapes(const spec::Model& model,
   }
 }
 
+std::vector<std::vector<int64_t>> layer_shapes(const spec::Model& model,
+                                               const spec::MoELayer& layer,
+                                               const spec::TensorRule& rule) {
+  const int64_t h = model.hidden_size, inner = layer.latent_size != 0 ? layer.latent_size : h;
+  const auto matrix = [&rule](int64_t out, int64_t in) {
+    return rule.transposed ? std::vector<int64_t>{in, out} : std::vector<int64_t>{out, in};
+  };
+  switch (rule.parts[0]) {
+    case MOERT_PART_LATENT_DOWN: return {matrix(inner, h)};
+    case MOERT_PART_LATENT_UP: return {matrix(h, inner)};
+    case MOERT_PART_EXPERT_NORM: return {{inner}};
+    default: return {{h}};
+  }
+}
+
 bool is_vector(const Source& source) {
+  if (source.target == Target::layer) return source.part >= MOERT_PART_EXPERT_NORM;
   if (source.target == Target::router)
     return source.part != MOERT_ROUTER_GATE_WEIGHT && source.part != MOERT_ROUTER_TOKEN_TABLE;
   return source.role == MOERT_ROLE_BIAS ||
@@ -69,7 +85,8 @@ Window window_of(const Source& source) {
             {step},
             (rule.stacked ? source.expert * all : 0) + half * (rule.interleaved ? 1 : out)};
   }
-  const int64_t rows = shape[shape.size() - 2], columns = shape.back();
+  const int64_t rows = rule.flat ? shape[0] / source.experts : shape[shape.size() - 2];
+  const int64_t columns = shape.back();
   const int64_t all = rule.transposed ? columns : rows;
   const int64_t in = rule.transposed ? rows : columns;
   const int64_t out = all / halves;
@@ -93,7 +110,21 @@ Need need_of(const spec::MoELayer& layer, Target target, uint32_t part, uint32_t
       case MOERT_ROUTER_GATE_BIAS: return if_set(routing.gate_bias, "the model's gate has no bias");
       case MOERT_ROUTER_SELECTION_BIAS:
         return if_set(routing.selection_bias, "the model's routing has no selection bias");
-      default: return {Need::optional, ""};
+      case MOERT_ROUTER_EXPERT_SCALE:
+        return if_set(routing.expert_scale, "the model's experts have no scale");
+      case MOERT_ROUTER_INPUT_SCALE:
+        return if_set(routing.unit_input, "the model's router reads rows as they are");
+      default:
+        return if_set(routing.method == "hash", "the layer does not route by a table of tokens");
+    }
+  }
+  if (target == Target::layer) {
+    switch (part) {
+      case MOERT_PART_EXPERT_NORM:
+        return if_set(layer.expert_norm != "none", "the model's experts have no norm");
+      case MOERT_PART_OUTPUT_BIAS:
+        return if_set(layer.output_bias, "the model's layers have no output bias");
+      default: return if_set(layer.latent_size != 0, "the model's experts have no latent width");
     }
   }
   if (target == Target::shared && !layer.shared)
@@ -112,12 +143,16 @@ std::vector<std::vector<int64_t>> expected_shapes(const spec::Model& model,
                                                   const spec::MoELayer& layer,
                                                   const spec::TensorRule& rule) {
   if (rule.target == Target::router) return router_shapes(model, layer, rule);
+  if (rule.target == Target::layer) return layer_shapes(model, layer, rule);
   if (rule.parts[0] == MOERT_PART_SIGMOID_GATE)
     return {{1, model.hidden_size}, {model.hidden_size}};
   const Extent extent = extent_of(model, layer, rule.target, rule.parts[0]);
   const int64_t out = extent.out * static_cast<int64_t>(rule.parts.size());
   std::vector<int64_t> shape;
-  if (rule.stacked) shape.push_back(layer.routing.num_experts);
+  const int64_t experts = layer.routing.num_experts;
+  if (rule.flat)
+    return {{experts * (rule.transposed ? extent.in : out), rule.transposed ? out : extent.in}};
+  if (rule.stacked) shape.push_back(experts);
   if (rule.role == MOERT_ROLE_BIAS) {
     shape.push_back(out);
   } else {
@@ -133,7 +168,9 @@ std::string part_text(Target target, int64_t expert, uint32_t part, uint32_t rol
                                       "expert scale", "input scale", "token table"};
     return std::string("router, ") + kNames[part];
   }
-  constexpr const char* kNames[] = {"gate", "up", "down", "sigmoid gate"};
+  constexpr const char* kNames[] = {"gate",        "up",        "down",        "sigmoid gate",
+                                    "latent down", "latent up", "expert norm", "output bias"};
+  if (target == Target::layer) return kNames[part];
   return (target == Target::shared ? std::string("shared experts, ")
                                    : "expert " + std::to_string(expert) + ", ") +
          kNames[part] + (role == MOERT_ROLE_BIAS ? ", bias" : "");

@@ -4,7 +4,7 @@
 #include <map>
 #include <tuple>
 
-#include <moert/abi/problem.h>
+#include <moert/abi/moe_runner.h>
 
 #include "weights/accounting.hpp"
 #include "weights/findings.hpp"
@@ -17,8 +17,9 @@ using spec::Target;
 // The dtype of most of the layer's weights of that target. Others become findings.
 std::string Accounting::one_dtype(LayerPlan* layer_plan, Target target) {
   const auto counts = [target](const Source& source) {
-    return source.target == target && source.role == MOERT_ROLE_WEIGHT &&
-           source.part <= MOERT_PART_DOWN;
+    const bool matrix = target == Target::layer ? source.part < MOERT_PART_EXPERT_NORM
+                                                : source.part <= MOERT_PART_DOWN;
+    return source.target == target && source.role == MOERT_ROLE_WEIGHT && matrix;
   };
   std::map<uint32_t, size_t> sources;
   for (const Source& source : layer_plan->sources)
@@ -43,7 +44,10 @@ std::string Accounting::one_dtype(LayerPlan* layer_plan, Target target) {
 
 void Accounting::sort_sources(LayerPlan* layer_plan) const {
   const auto key = [](const Source& s) {
-    const int group = s.target == Target::expert ? 0 : s.target == Target::router ? 1 : 2;
+    const int group = s.target == Target::expert   ? 0
+                      : s.target == Target::router ? 1
+                      : s.target == Target::layer  ? 2
+                                                   : 3;
     return std::make_tuple(group, s.expert, s.tensor->file, s.tensor->offset, s.part);
   };
   std::sort(layer_plan->sources.begin(), layer_plan->sources.end(),
@@ -58,6 +62,8 @@ void Accounting::find_missing(uint32_t layer_index) {
         need(layer_index, Target::expert, e, part, role);
   for (uint32_t part = 0; part < kRouterParts; ++part)
     need(layer_index, Target::router, 0, part, 0);
+  for (uint32_t part = kFirstLayerPart; part < kFirstLayerPart + kLayerParts; ++part)
+    need(layer_index, Target::layer, 0, part, 0);
   for (uint32_t role = 0; role < kRoles; ++role)
     for (uint32_t part = 0; part < kSharedParts; ++part)
       need(layer_index, Target::shared, 0, part, role);
@@ -86,19 +92,21 @@ void Accounting::need(uint32_t layer_index, Target target, int64_t expert, uint3
 }
 
 // The rule by whose name a missing tensor is called: the one that most tensors of the layer follow,
-// else that most of the checkpoint follow, else the first.
+// else that most of the checkpoint follow, else the one whose names begin like most of them.
 const CompiledRule* Accounting::usual_rule(uint32_t layer_index, Target target, uint32_t part,
                                            uint32_t role) const {
   const CompiledRule* best = nullptr;
-  std::pair<uint64_t, uint64_t> most;
+  std::tuple<uint64_t, uint64_t, uint64_t> most;
   for (uint32_t i = 0; i < rules_.size(); ++i) {
     const CompiledRule& rule = rules_.at(i);
     const bool feeds = rule.rule->target == target && rule.rule->role == role &&
                        (rule.layout < 0 || rule.layout == layouts_[layer_index]) &&
                        std::count(rule.rule->parts.begin(), rule.rule->parts.end(), part) != 0;
     if (!feeds) continue;
-    const std::pair<uint64_t, uint64_t> hits(hits_per_rule_[layer_index * rules_.size() + i],
-                                             hits_of_rule_[i]);
+    const auto prefix = hits_of_prefix_.find(rule.prefix);
+    const auto hits =
+        std::make_tuple(hits_per_rule_[layer_index * rules_.size() + i], hits_of_rule_[i],
+                        prefix != hits_of_prefix_.end() ? prefix->second : 0);
     if (best == nullptr || hits > most) {
       best = &rule;
       most = hits;
@@ -118,6 +126,9 @@ void Accounting::finish() {
     plan_.used += state == State::used;
     plan_.ignored += state == State::ignored;
   }
+  if (zero_expert_tensors_ != 0)
+    plan_.ignored_by_reason.emplace_back("weights of experts that only return their input",
+                                         zero_expert_tensors_);
   for (size_t i = 0; i < ignored_.size(); ++i) {
     if (ignored_[i] == 0) continue;
     const std::string& reason = tensors_.others[i].reason;

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <moert/abi/problem.h>
+#include <moert/abi/moe_runner.h>
 #include <moert/abi/router.h>
 #include <moert/error.hpp>
 
@@ -38,7 +38,10 @@ void check_model(const spec::Model& model, const std::string& place) {
       size("intermediate_size of the shared experts", layer.shared->intermediate_size);
     if (layer.layer_id <= before) fail("the layers' numbers do not rise");
     before = layer.layer_id;
-    slots += (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts;
+    size("zero_experts + 1", layer.routing.zero_experts + 1);
+    size("latent_size + 1", layer.latent_size + 1);
+    slots += (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts +
+             kLayerParts;
     if (slots > kMaxSlots)
       fail("the layers have more experts than any checkpoint can hold (" +
            std::to_string(layer.routing.num_experts) + " in layer " +
@@ -64,14 +67,19 @@ Accounting::Accounting(const spec::Model& model, const spec::Tensors& tensors,
   int64_t base = 0;
   for (const spec::MoELayer& layer : model.layers) {
     bases_.push_back(base);
-    base += (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts;
+    base += slots_of(layer);
   }
   slots_.assign(static_cast<size_t>(base), kFree);
 }
 
+int64_t Accounting::slots_of(const spec::MoELayer& layer) {
+  return (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts +
+         kLayerParts;
+}
+
 Plan Accounting::run() {
   for (const spec::MoELayer& layer : model_.layers)
-    plan_.layers.push_back({layer.layer_id, {}, {}, {}, {}});
+    plan_.layers.push_back({layer.layer_id, {}, {}, {}, {}, {}});
   match();
   choose_layouts();
   assign();
@@ -79,6 +87,7 @@ Plan Accounting::run() {
     LayerPlan& layer = plan_.layers[i];
     layer.scheme = one_dtype(&layer, Target::expert);
     layer.shared_scheme = one_dtype(&layer, Target::shared);
+    layer.layer_scheme = one_dtype(&layer, Target::layer);
     sort_sources(&layer);
     find_missing(static_cast<uint32_t>(i));
   }
@@ -93,6 +102,8 @@ uint32_t& Accounting::slot(uint32_t layer_index, Target target, int64_t expert, 
   if (target == Target::expert) at += (expert * kExpertParts + part) * kRoles + role;
   if (target == Target::shared) at += experts + part * kRoles + role;
   if (target == Target::router) at += experts + kSharedParts * kRoles + part;
+  if (target == Target::layer)
+    at += experts + kSharedParts * kRoles + kRouterParts + part - kFirstLayerPart;
   return slots_[static_cast<size_t>(at)];
 }
 
@@ -118,6 +129,11 @@ void Accounting::match_one(uint32_t i, const NameShape& shape) {
     if (rules_.at(rule).rule->target == Target::ignore) continue;
     const std::optional<Numbers> numbers = rules_.fit(rule, name, shape);
     if (!numbers) continue;
+    if (is_zero_expert(rules_.at(rule), *numbers)) {
+      ++zero_expert_tensors_;
+      state_[i] = State::ignored;
+      return;
+    }
     uint32_t layer_index = 0;
     std::string problem =
         out_of_range(rules_.at(rule), *numbers, &layer_index, &prefix_end, name.size());
@@ -128,6 +144,7 @@ void Accounting::match_one(uint32_t i, const NameShape& shape) {
     hits_.push_back({i, rule, layer_index, std::max<int64_t>(numbers->expert, 0)});
     ++hits_per_rule_[layer_index * rules_.size() + rule];
     ++hits_of_rule_[rule];
+    ++hits_of_prefix_[rules_.at(rule).prefix];
     hit = true;
   }
   if (hit) return;
@@ -137,6 +154,16 @@ void Accounting::match_one(uint32_t i, const NameShape& shape) {
     return;
   }
   found(Finding::unexpected, i, reason.empty() ? "no rule of the family names it" : reason);
+}
+
+// Some savers write weights for experts that only return their input.
+bool Accounting::is_zero_expert(const CompiledRule& rule, const Numbers& numbers) const {
+  const auto it =
+      std::lower_bound(model_.layers.begin(), model_.layers.end(), numbers.layer,
+                       [](const spec::MoELayer& one, int64_t id) { return one.layer_id < id; });
+  return rule.rule->target == Target::expert && !rule.rule->stacked && it != model_.layers.end() &&
+         it->layer_id == numbers.layer && numbers.expert >= it->routing.num_experts &&
+         numbers.expert < it->routing.rows();
 }
 
 // Why the numbers are not the model's; empty, with the layer's index, if they are. `prefix_end` is
@@ -163,26 +190,51 @@ std::string Accounting::out_of_range(const CompiledRule& rule, const Numbers& nu
   return {};
 }
 
-// The layout of which most parts are there; the first of equals. A layer without any experts counts
-// as stored like most others.
+// The layout of which most parts are there, in shapes that fit; the first of equals. A layer without any
+// experts counts as stored like most others.
 void Accounting::choose_layouts() {
   const size_t n = tensors_.experts.size();
-  std::vector<int64_t> parts(model_.layers.size() * n), total(n);
+  std::vector<LayoutCount> parts(model_.layers.size() * n), total(n);
   for (const Hit& hit : hits_) {
     const CompiledRule& rule = rules_.at(hit.rule);
     if (rule.layout < 0) continue;
     const int64_t covered = static_cast<int64_t>(rule.rule->parts.size()) *
                             (rule.rule->stacked ? layer(hit.layer).routing.num_experts : 1);
-    parts[hit.layer * n + static_cast<size_t>(rule.layout)] += covered;
-    total[static_cast<size_t>(rule.layout)] += covered;
+    const auto layout = static_cast<size_t>(rule.layout);
+    const LayoutCount count{shape_fits(hit, *rule.rule) ? covered : 0, covered};
+    parts[hit.layer * n + layout].add(count);
+    total[layout].add(count);
   }
   for (size_t i = 0; i < model_.layers.size(); ++i) {
     const auto first = parts.begin() + static_cast<ptrdiff_t>(i * n);
     auto best = std::max_element(first, first + static_cast<ptrdiff_t>(n));
-    const auto layout =
-        *best > 0 ? best - first : std::max_element(total.begin(), total.end()) - total.begin();
+    const auto layout = best->present > 0
+                            ? best - first
+                            : std::max_element(total.begin(), total.end()) - total.begin();
     layouts_.push_back(static_cast<int>(layout));
     plan_.layers[i].layout = tensors_.experts[static_cast<size_t>(layout)].name;
+    if (best->fitting > 0) find_ambiguous(i, {first, first + static_cast<ptrdiff_t>(n)});
+  }
+}
+
+// Two layouts with the same names and shapes that fit both: whichever is taken would be a guess.
+void Accounting::find_ambiguous(size_t layer_index, const std::vector<LayoutCount>& counts) {
+  const auto chosen = static_cast<size_t>(layouts_[layer_index]);
+  for (size_t other = 0; other < counts.size(); ++other) {
+    if (other == chosen || counts[other].fitting != counts[chosen].fitting) continue;
+    for (const spec::TensorRule& a : tensors_.experts[chosen].rules) {
+      for (const spec::TensorRule& b : tensors_.experts[other].rules) {
+        if (a.pattern != b.pattern || (a.transposed == b.transposed && a.parts == b.parts))
+          continue;
+        plan_.findings.push_back({Finding::misshapen,
+                                  expand(a, layer(static_cast<uint32_t>(layer_index)).layer_id, 0),
+                                  "fits the layouts '" + tensors_.experts[chosen].name + "' and '" +
+                                      tensors_.experts[other].name +
+                                      "' alike, and the shapes cannot tell which it is",
+                                  {}});
+        return;
+      }
+    }
   }
 }
 
@@ -219,7 +271,7 @@ void Accounting::feed(const Hit& hit) {
   for (int64_t e = 0; e < experts; ++e)
     for (const uint32_t part : rule.parts)
       plan_.layers[hit.layer].sources.push_back(
-          {&tensor(hit.tensor), rule.target, hit.expert + e, part, rule.role, &rule});
+          {&tensor(hit.tensor), rule.target, hit.expert + e, experts, part, rule.role, &rule});
 }
 
 bool Accounting::take_slots(const Hit& hit, const spec::TensorRule& rule) {
@@ -241,6 +293,16 @@ bool Accounting::take_slots(const Hit& hit, const spec::TensorRule& rule) {
   return true;
 }
 
+bool Accounting::shape_fits(const Hit& hit, const spec::TensorRule& rule) const {
+  const TensorInfo& info = tensor(hit.tensor);
+  const auto shapes = expected_shapes(model_, layer(hit.layer), rule);
+  return std::any_of(shapes.begin(), shapes.end(), [&info](const auto& shape) {
+    return std::equal(
+        shape.begin(), shape.end(), info.shape.begin(), info.shape.end(),
+        [](int64_t want, int64_t got) { return want == got || (want < 0 && got > 0); });
+  });
+}
+
 bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
   const TensorInfo& info = tensor(hit.tensor);
   const auto text = [](const std::vector<int64_t>& shape) {
@@ -248,21 +310,18 @@ bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
   };
   const auto shapes = expected_shapes(model_, layer(hit.layer), rule);
   const std::string is = "is " + std::string(dtype_name(info.dtype)) + " " + text(info.shape);
-  const bool fitting = std::any_of(shapes.begin(), shapes.end(), [&info](const auto& shape) {
-    return std::equal(
-        shape.begin(), shape.end(), info.shape.begin(), info.shape.end(),
-        [](int64_t want, int64_t got) { return want == got || (want < 0 && got > 0); });
-  });
-  if (!fitting) {
+  if (!shape_fits(hit, rule)) {
     found(Finding::misshapen, hit.tensor, is + ", expected " + text(shapes.front()));
     return false;
   }
   const bool plain = info.dtype >= MOERT_DTYPE_F64 && info.dtype <= MOERT_DTYPE_BF16;
   const bool table = rule.target == Target::router && rule.parts[0] == MOERT_ROUTER_TOKEN_TABLE;
-  const bool whatever = rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT;
-  if (!whatever && !(table ? info.dtype == MOERT_DTYPE_I32 : plain)) {
+  const bool whole = info.dtype == MOERT_DTYPE_I32 || info.dtype == MOERT_DTYPE_I64;
+  const bool vector = rule.target == Target::layer && rule.parts[0] >= MOERT_PART_EXPERT_NORM;
+  const bool whatever = rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT && !vector;
+  if (!whatever && !(table ? whole : plain)) {
     found(Finding::misshapen, hit.tensor,
-          is + ", expected " + (table ? "i32" : "f32, f16 or bf16"));
+          is + ", expected " + (table ? "i32 or i64" : "f32, f16 or bf16"));
     return false;
   }
   return true;

@@ -16,8 +16,8 @@ namespace moert::weights {
 struct Source {
   const TensorInfo* tensor = nullptr;
   spec::Target target = spec::Target::expert;
-  int64_t expert = 0;
-  uint32_t part = 0;  // MOERT_PART_* or MOERT_ROUTER_*
+  int64_t expert = 0, experts = 1;  // number, and how many the tensor holds
+  uint32_t part = 0;                // MOERT_PART_* or MOERT_ROUTER_*
   uint32_t role = 0;
   const spec::TensorRule* rule = nullptr;
 };
@@ -27,6 +27,7 @@ struct LayerPlan {
   std::string layout;         // the experts' layout of which most parts are there
   std::string scheme;         // "bf16" ...: dtype of the experts' weights; mixed ones are findings
   std::string shared_scheme;  // the same of the shared experts; empty without them
+  std::string layer_scheme;   // the same of the layer's own matrices; empty without them
   std::vector<Source> sources;  // experts ascending (so that files are read forward), then the rest
 };
 
@@ -56,7 +57,7 @@ Plan make_plan(const spec::Model& model, const spec::Tensors& tensors,
                const Checkpoint& checkpoint);
 
 // The window of `source` in the file, strided where the tensor is fused or transposed: [out, in];
-// [out] for a bias and the sigmoid gate; for the router [E, H], [E], [H] or the token table.
+// [out] for a bias, a norm and the sigmoid gate; for the router [E, H], [E], [H] or the token table.
 moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source);
 
 }  // namespace moert::weights

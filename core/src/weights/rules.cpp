@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include <moert/abi/problem.h>
+#include <moert/abi/moe_runner.h>
 #include <moert/abi/router.h>
 #include <moert/abi/shared_experts.h>
 #include <moert/error.hpp>
@@ -81,6 +81,12 @@ void check(const TensorRule& rule) {
   if (rule.target == Target::router) {
     if (rule.parts.size() != 1 || rule.parts[0] > MOERT_ROUTER_TOKEN_TABLE || rule.stacked)
       refuse(rule, "must feed one part of the router");
+    return;
+  }
+  if (rule.target == Target::layer) {
+    if (rule.parts.size() != 1 || rule.parts[0] < MOERT_PART_LATENT_DOWN ||
+        rule.parts[0] > MOERT_PART_OUTPUT_BIAS || rule.stacked)
+      refuse(rule, "must feed one part of the layer");
     return;
   }
   if (rule.target == Target::shared && rule.stacked)

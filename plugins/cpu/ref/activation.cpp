@@ -18,12 +18,10 @@ struct Entry {
   bool needs_gate;
 };
 constexpr Entry kEntries[] = {
-    {"silu", false, false, true, false, false},
-    {"gelu", false, false, false, false, false},
-    {"gelu_tanh", false, false, false, false, false},
-    {"relu2", false, false, false, false, false},
-    {"swigluoai", true, true, true, false, true},
-    {"swiglustep", false, false, true, true, true},
+    {"silu", false, false, true, false, false},       {"gelu", false, false, false, false, false},
+    {"gelu_tanh", false, false, false, false, false}, {"relu", false, false, false, false, false},
+    {"relu2", false, false, false, false, false},     {"swigluoai", true, true, true, false, true},
+    {"swiglustep", false, false, true, true, true},   {"situ", true, true, false, false, true},
 };
 
 int find(const char* name) {
@@ -55,7 +53,12 @@ std::string Activation::refusal(const moert_activation_t* activation, bool gated
   if (!std::isfinite(a.alpha) || !std::isfinite(a.beta) || !(a.limit >= 0))
     return name + " with limit " + std::to_string(a.limit) +
            ": parameters must be finite, limit >= 0";
-  if (entry.alpha && a.alpha == 0) return name + " needs alpha";
+  if (name == "situ") {
+    if (!(a.beta > 0)) return name + " needs a beta above 0";
+    if (a.alpha < 0) return name + " with alpha " + std::to_string(a.alpha) + ": it must be >= 0";
+  } else if (entry.alpha && a.alpha == 0) {
+    return name + " needs alpha";
+  }
   if (entry.needs_limit && a.limit == 0) return name + " needs a limit";
   if (entry.needs_gate && !gated) return name + " needs a gate half, and the experts have none";
   return {};
@@ -74,6 +77,7 @@ double Activation::plain(double x) const {
     case Rule::gelu: return 0.5 * x * (1.0 + std::erf(x * kSqrtHalf));
     case Rule::gelu_tanh:
       return 0.5 * x * (1.0 + std::tanh(kSqrtTwoOverPi * (x + 0.044715 * x * x * x)));
+    case Rule::relu: return x < 0 ? 0.0 : x;
     case Rule::relu2: return x < 0 ? 0.0 : x * x;
     default: return silu(at_most(x, limit_));
   }
@@ -87,6 +91,9 @@ double Activation::gated(double g, double u) const {
       return x * sigmoid(alpha_ * x) * (clamp(u, limit_) + beta_);
     }
     case Rule::swiglustep: return at_most(silu(g), limit_) * clamp(u, limit_);
+    case Rule::situ:
+      return beta_ * std::tanh(g / beta_) * sigmoid(g) *
+             (alpha_ > 0 ? alpha_ * std::tanh(u / alpha_) : u);
     default: return plain(g) * u;
   }
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <optional>
 
 #include "scratch.hpp"
@@ -32,16 +33,12 @@ moert_routing_t accepted(const moert_routing_t& routing) {
   return routing;
 }
 
-struct Tensor {
-  const char* name;
-  uint32_t needed_by;  // flag of the rule; 0: always needed
-};
-constexpr Tensor kTensors[] = {{"gate weight", 0},
-                               {"gate bias", MOERT_ROUTING_GATE_BIAS},
-                               {"selection bias", MOERT_ROUTING_SELECTION_BIAS}};
-
-bool needed(uint32_t which, uint32_t flags) {
-  return kTensors[which].needed_by == 0 || (flags & kTensors[which].needed_by) != 0;
+// I64 [T] that was checked; elements need not be aligned.
+int64_t token_id(const moert_tensor_t& ids, int64_t t) {
+  int64_t id = 0;
+  std::memcpy(&id, static_cast<const unsigned char*>(ids.data) + t * ids.strides[ids.rank - 1] * 8,
+              sizeof id);
+  return id;
 }
 
 }  // namespace
@@ -57,7 +54,7 @@ Support RefRouter::supports(const Host&, const moert_routing_t& routing) {
 RefRouter::RefRouter(const Host& host, const moert_routing_t& routing, const Options& options)
     : host_(host),
       rule_(accepted(routing)),
-      flags_(routing.flags),
+      tensors_(routing),
       activation_dtype_(routing.activation_dtype),
       hidden_size_(routing.hidden_size),
       max_tokens_(routing.max_tokens) {
@@ -66,44 +63,14 @@ RefRouter::RefRouter(const Host& host, const moert_routing_t& routing, const Opt
 
 void RefRouter::load(uint32_t which, const moert_tensor_t& tensor) {
   if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "load after finish");
-  if (which >= std::size(kTensors) || !needed(which, flags_))
-    throw PluginError(MOERT_INVALID_ARGUMENT,
-                      "tensor " + std::to_string(which) + " is not used by this rule of routing");
-  const char* name = kTensors[which].name;
-  if ((loaded_ & (1u << which)) != 0)
-    throw PluginError(MOERT_ALREADY_EXISTS, "the " + std::string(name) + " was loaded before");
-  const int64_t experts = rule_.num_experts();
-  if (which == MOERT_ROUTER_SELECTION_BIAS) {
-    // f64 is refused: f32 could not keep it as it is.
-    const Matrix bias = matrix(&tensor, name, {MOERT_DTYPE_F32, MOERT_DTYPE_BF16, MOERT_DTYPE_F16},
-                               1, experts, MOERT_DATA_LOSS);
-    std::vector<float> values(static_cast<size_t>(experts));
-    for (int64_t e = 0; e < experts; ++e) {
-      values[static_cast<size_t>(e)] = static_cast<float>(bias.number(0, e));
-      if (std::isnan(values[static_cast<size_t>(e)]))
-        throw PluginError(MOERT_DATA_LOSS, "selection bias [" + std::to_string(e) + "] is NaN");
-    }
-    rule_.set_bias(std::move(values));
-  } else {
-    const bool weight = which == MOERT_ROUTER_GATE_WEIGHT;
-    const int64_t rows = weight ? experts : 1;
-    const int64_t cols = weight ? hidden_size_ : experts;
-    const Matrix source = matrix(&tensor, name, kFloats, rows, cols, MOERT_DATA_LOSS);
-    std::vector<double> values(static_cast<size_t>(rows * cols));
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t c = 0; c < cols; ++c)
-        values[static_cast<size_t>(r * cols + c)] = source.number(r, c);
-    (weight ? gate_ : gate_bias_) = std::move(values);
-  }
-  loaded_ |= 1u << which;
+  tensors_.load(which, tensor);
 }
 
 void RefRouter::finish() {
   if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "finish was called before");
-  for (uint32_t which = 0; which < std::size(kTensors); ++which)
-    if (needed(which, flags_) && (loaded_ & (1u << which)) == 0)
-      throw PluginError(MOERT_FAILED_PRECONDITION,
-                        "the " + std::string(kTensors[which].name) + " was never loaded");
+  tensors_.expect_complete();
+  rule_.set_bias(std::move(tensors_.selection_bias));
+  rule_.set_expert_scale(std::move(tensors_.expert_scale));
   finished_ = true;
 }
 
@@ -124,6 +91,20 @@ void RefRouter::expect_tokens(int64_t tokens) const {
         std::to_string(tokens) + " tokens, but max_tokens is " + std::to_string(max_tokens_));
 }
 
+void RefRouter::read_hidden(const Matrix& hidden, int64_t t, double* x) const {
+  double squares = 0;
+  for (int64_t c = 0; c < hidden_size_; ++c) {
+    x[c] = hidden.number(t, c);
+    squares += x[c] * x[c];
+  }
+  if (tensors_.input_scale.empty()) return;
+  const RoutingParams& params = rule_.params();
+  const double factor = params.input_gain / std::sqrt(squares / static_cast<double>(hidden_size_) +
+                                                      params.input_norm_eps);
+  for (int64_t c = 0; c < hidden_size_; ++c)
+    x[c] *= factor * tensors_.input_scale[static_cast<size_t>(c)];
+}
+
 void RefRouter::logits(const moert_router_args_t& args) {
   expect_finished();
   must_understand(args.flags, 0, "arguments of logits");
@@ -137,12 +118,12 @@ void RefRouter::logits(const moert_router_args_t& args) {
   host_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int32_t worker) {
     double* x = scratch.of(worker);
     for (int64_t t = begin; t < end; ++t) {
-      for (int64_t c = 0; c < hidden_size_; ++c) x[c] = hidden.number(t, c);
+      read_hidden(hidden, t, x);
       for (int64_t e = 0; e < experts; ++e) {
-        const double* gate = gate_.data() + e * hidden_size_;
+        const double* gate = tensors_.gate.data() + e * hidden_size_;
         double sum = 0;
         for (int64_t c = 0; c < hidden_size_; ++c) sum += gate[c] * x[c];
-        if (!gate_bias_.empty()) sum += gate_bias_[static_cast<size_t>(e)];
+        if (!tensors_.gate_bias.empty()) sum += tensors_.gate_bias[static_cast<size_t>(e)];
         out.set(t, e, sum);
       }
     }
@@ -152,14 +133,19 @@ void RefRouter::logits(const moert_router_args_t& args) {
 struct RefRouter::Rows {
   Matrix logits, ids, weights;
   std::optional<Matrix> margins, forced;
+  std::optional<moert_tensor_t> tokens;
 };
 
 RefRouter::Rows RefRouter::check_route(const moert_router_args_t& args) {
   expect_finished();
   must_understand(args.flags, 0, "arguments of route");
   const int64_t k = rule_.top_k();
-  Rows rows{
-      matrix(args.logits, "logits", {MOERT_DTYPE_F32}, -1, rule_.num_experts()), {}, {}, {}, {}};
+  Rows rows{matrix(args.logits, "logits", {MOERT_DTYPE_F32}, -1, rule_.num_experts()),
+            {},
+            {},
+            {},
+            {},
+            {}};
   const int64_t tokens = rows.logits.rows();
   expect_tokens(tokens);
   rows.ids = matrix(args.ids, "ids", {MOERT_DTYPE_I32}, tokens, k);
@@ -168,9 +154,26 @@ RefRouter::Rows RefRouter::check_route(const moert_router_args_t& args) {
     rows.margins = matrix(args.margins, "margins", {MOERT_DTYPE_F32}, 1, tokens);
   if (args.forced_ids != nullptr)
     rows.forced = matrix(args.forced_ids, "forced ids", {MOERT_DTYPE_I32}, tokens, k);
+  if (rule_.by_token()) {
+    matrix(args.token_ids, "token ids", {MOERT_DTYPE_I64}, 1, tokens);
+    rows.tokens = intake(args.token_ids);
+  }
   Scratch::expect(args.workspace, args.workspace_bytes, workspace(tokens));
-  for (int64_t t = 0; t < tokens; ++t) forced(rows, t);
+  for (int64_t t = 0; t < tokens; ++t) {
+    forced(rows, t);
+    check_token(rows, t);
+  }
   return rows;
+}
+
+void RefRouter::check_token(const Rows& rows, int64_t t) const {
+  if (!rows.tokens) return;
+  const int64_t id = token_id(*rows.tokens, t);
+  if (id < -1 || id >= tensors_.vocabulary())
+    throw PluginError(MOERT_INVALID_ARGUMENT, "token ids[" + std::to_string(t) + "] is " +
+                                                  std::to_string(id) + ", expected one below " +
+                                                  std::to_string(tensors_.vocabulary()) +
+                                                  ", or -1");
 }
 
 bool RefRouter::forced(const Rows& rows, int64_t t) const {
@@ -193,6 +196,19 @@ bool RefRouter::forced(const Rows& rows, int64_t t) const {
   return true;
 }
 
+RefRouter::Given RefRouter::given_ids(const Rows& rows, int64_t t, int32_t* ids) const {
+  const int64_t k = rule_.top_k();
+  if (forced(rows, t)) {
+    for (int64_t j = 0; j < k; ++j) ids[j] = rows.forced->integer(t, j);
+    return Given::all;
+  }
+  if (!rows.tokens) return Given::none;
+  const int64_t token = token_id(*rows.tokens, t);
+  if (token == -1) return Given::absent;
+  std::copy_n(tensors_.token_table.begin() + token * k, k, ids);
+  return Given::all;
+}
+
 void RefRouter::route_row(const Rows& rows, int64_t t, double* scratch) const {
   const int64_t k = rule_.top_k();
   const int64_t experts = rule_.num_experts();
@@ -201,11 +217,14 @@ void RefRouter::route_row(const Rows& rows, int64_t t, double* scratch) const {
   auto* ids = reinterpret_cast<int32_t*>(logits + experts);  // the two together fill E + k doubles
   for (int64_t e = 0; e < experts; ++e) logits[e] = static_cast<float>(rows.logits.number(t, e));
   Routing::Row row = {ids, weights, 0};
-  if (forced(rows, t)) {
-    for (int64_t j = 0; j < k; ++j) ids[j] = rows.forced->integer(t, j);
-    rule_.weigh(logits, scratch, row);
-  } else {
-    rule_.route(logits, scratch, row);
+  switch (given_ids(rows, t, ids)) {
+    case Given::none: rule_.route(logits, scratch, row); break;
+    case Given::all: rule_.weigh(logits, scratch, row); break;
+    case Given::absent:
+      std::fill(ids, ids + k, -1);
+      std::fill(weights, weights + k, 0.0);
+      row.margin = HUGE_VAL;
+      break;
   }
   for (int64_t j = 0; j < k; ++j) {
     rows.ids.set_integer(t, j, ids[j]);

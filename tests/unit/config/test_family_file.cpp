@@ -61,6 +61,41 @@ TEST(FamilyFile, RulesCarryEveryProperty) {
   EXPECT_EQ(tensors.others[1].reason, "a norm");
 }
 
+TEST(FamilyFile, BasesMayExtendBases) {
+  const Families families = Files().load(
+      {kBase,
+       family("middle",
+              "  abstract: true\n  extends: base\n  defaults: { scoring: sigmoid }\n" + kRules),
+       family("odd",
+              "  extends: middle\n  match: { model_type: [odd] }\n"
+              "  defaults: { renormalize: true }\n")});
+  const spec::Tensors tensors = families.tensors("odd");
+  EXPECT_EQ(tensors.experts.size(), 2u);  // from the middle
+  EXPECT_EQ(tensors.others.size(), 2u);   // from both
+  const TempFolder checkpoint;
+  checkpoint.write("config.json", R"({"model_type":"odd","n":1,"h":2,"e":4,"k":2,"i":3})");
+  const spec::Routing routing = families.resolve(checkpoint.path()).layers.front().routing;
+  EXPECT_TRUE(routing.renormalize);
+  EXPECT_EQ(routing.scoring, "sigmoid");
+}
+
+TEST(FamilyFile, EveryRootIsTried) {
+  const Families families = Files().load(
+      {family("rooted",
+              "  match: { model_type: [r] }\n  roots: [\"model.\", \"lm.model.\"]\n"
+              "  tensors:\n"
+              "    experts: [ { layout: l, prefixes: [\"{root}layers.{layer}.\"],\n"
+              "                 rules: [ { name: \"{expert}.w\", parts: [gate] } ] } ]\n"
+              "    router: [ { name: \"{root}layers.{layer}.gate\", tensor: gate_weight } ]\n"
+              "    ignore: [ { names: [head], reason: not read } ]\n")});
+  const spec::Tensors tensors = families.tensors("rooted");
+  ASSERT_EQ(tensors.experts.size(), 2u);
+  EXPECT_EQ(tensors.experts[0].rules[0].pattern, "model.layers.{layer}.{expert}.w");
+  EXPECT_EQ(tensors.experts[1].rules[0].pattern, "lm.model.layers.{layer}.{expert}.w");
+  ASSERT_EQ(tensors.others.size(), 3u);  // two of the router, and the ignored one once
+  EXPECT_EQ(tensors.others.back().pattern, "lm.model.layers.{layer}.gate");
+}
+
 // A family that is only YAML: nothing of it is known to the program.
 TEST(FamilyFile, NewFamilyNeedsNoCode) {
   const Files files;
@@ -114,7 +149,12 @@ std::string with_rule(const std::string& rule) {
                          rule + " ] } ] }\n");
 }
 std::string with_ignore(const std::string& name) {
-  return family("f", "  tensors: { ignore: [ { names: [\"" + name + "\"], reason: r } ] }\n");
+  return family("f",
+                "  tensors:\n"
+                "    experts: [ { layout: l, prefixes: [\"{root}layers.{layer}.mlp.experts.\"],\n"
+                "                 rules: [ { name: \"{expert}.w\", parts: [gate] } ] } ]\n"
+                "    ignore: [ { names: [\"" +
+                    name + "\"], reason: r } ]\n");
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -129,12 +169,12 @@ INSTANTIATE_TEST_SUITE_P(
         FamilyFault{"concrete_base",
                     {family("a", "  layers: []\n"), family("f", "  extends: a\n")},
                     {"no abstract family"}},
-        FamilyFault{"two_levels",
-                    {kBase, family("mid", "  abstract: true\n  extends: base\n"),
-                     family("f", "  extends: mid\n")},
-                    {"one level deep"}},
         FamilyFault{
-            "itself", {family("f", "  abstract: true\n  extends: f\n")}, {"extends another"}},
+            "itself", {family("f", "  abstract: true\n  extends: f\n")}, {"extends itself"}},
+        FamilyFault{"circle",
+                    {family("a", "  abstract: true\n  extends: b\n"),
+                     family("b", "  abstract: true\n  extends: a\n")},
+                    {"extends itself in the end"}},
         FamilyFault{"same_claim",
                     {family("a", "  match: { model_type: [m] }\n"),
                      family("b", "  match: { model_type: [m] }\n")},
@@ -172,11 +212,11 @@ INSTANTIATE_TEST_SUITE_P(
                     {family("f", "  tensors: { ignore: [ { names: [x] } ] }\n")},
                     {"reason' is missing"}},
         FamilyFault{"ignore_all", {with_ignore("*")}, {"would hide tensors"}},
-        FamilyFault{"ignore_layers", {with_ignore("model.layers.*")}, {"would hide tensors"}},
+        FamilyFault{"ignore_layers", {with_ignore("{root}layers.*")}, {"would hide tensors"}},
         FamilyFault{
-            "ignore_layer", {with_ignore("model.layers.{layer}.*")}, {"would hide tensors"}},
+            "ignore_layer", {with_ignore("{root}layers.{layer}.*")}, {"would hide tensors"}},
         FamilyFault{
-            "ignore_mlp", {with_ignore("model.layers.{layer}.mlp.*")}, {"would hide tensors"}},
+            "ignore_mlp", {with_ignore("{root}layers.{layer}.mlp.*")}, {"would hide tensors"}},
         FamilyFault{"run_file",
                     {"apiVersion: moert/v1\nkind: Run\n"},
                     {"this is a Run, a Family is needed"}}),

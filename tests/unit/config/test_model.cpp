@@ -16,6 +16,7 @@ void expect_equal(const spec::Model& a, const spec::Model& b) {
   EXPECT_EQ(a.num_layers, b.num_layers);
   EXPECT_EQ(a.dtype, b.dtype);
   EXPECT_EQ(a.dense_layers, b.dense_layers);
+  EXPECT_EQ(a.unsupported, b.unsupported);
   EXPECT_EQ(a.layers, b.layers);
 }
 
@@ -44,10 +45,25 @@ spec::MoELayer random_layer(Random& random) {
                            "# x", "é"};
   layer.scheme = schemes[random.below(9)];
   const char* names[] = {"silu", "gelu_tanh", "relu2", "situ"};
-  layer.activation = {names[random.below(4)], random.coin() ? 0 : random.real(),
-                      random.coin() ? 0 : -random.real(), random.coin() ? 0 : random.real()};
+  const auto activation = [&] {
+    return spec::Activation{names[random.below(4)], random.coin() ? 0 : random.real(),
+                            random.coin() ? 0 : -random.real(), random.coin() ? 0 : random.real()};
+  };
+  layer.activation = activation();
+  layer.weight_on_input = random.coin();
+  layer.output_bias = random.coin();
+  layer.latent_size = random.coin() ? 0 : 1 + random.below(5000);
+  const char* norms[] = {"none", "in", "out"};
+  layer.expert_norm = norms[random.below(3)];
+  if (layer.expert_norm != "none") layer.expert_norm_eps = 1e-6;
   spec::Routing& r = layer.routing;
-  r.scoring = random.coin() ? "softmax" : "sigmoid";
+  const char* scorings[] = {"softmax", "softmax_topk", "sigmoid", "sqrtsoftplus"};
+  r.scoring = scorings[random.below(4)];
+  r.logit_scale = random.coin() ? 1 : random.real();
+  r.logit_softcap = random.coin() ? 0 : random.real();
+  r.expert_scale = random.coin();
+  r.unit_input = random.coin();
+  if (r.unit_input) r.unit_input_eps = 1e-6;
   r.num_groups = 1 + random.below(4);
   r.num_experts = r.num_groups * (1 + random.below(64));
   r.top_groups = 1 + random.below(r.num_groups);
@@ -55,12 +71,18 @@ spec::MoELayer random_layer(Random& random) {
   r.group_score = r.num_groups == 1 ? "" : random.coin() ? "max" : "top2_sum";
   r.renormalize = random.coin();
   r.renormalize_eps = random.coin() ? 0 : 1e-20;
+  r.renormalize_floor = random.coin() ? 0 : 1e-12;
   r.routed_scale = random.real();
   r.scale_on_output = random.coin();
   r.selection_bias = random.coin();
+  r.bias_on_logits = r.selection_bias && random.coin();
   r.gate_bias = random.coin();
+  if (r.num_groups == 1 && random.coin()) r.zero_experts = 1 + random.below(9);
+  if (r.num_groups == 1 && !r.selection_bias && random.coin()) r.method = "hash";
   if (random.coin())
-    layer.shared = spec::SharedExperts{1 + random.below(4), 1 + random.below(5000), random.coin()};
+    layer.shared =
+        spec::SharedExperts{1 + random.below(4), 1 + random.below(5000), random.coin(),
+                            random.coin(), random.coin() ? layer.activation : activation()};
   return layer;
 }
 
@@ -74,6 +96,7 @@ spec::Model random_model(uint64_t seed) {
   model.hidden_size = 1 + random.below(8192);
   model.num_layers = 1 + random.below(40);
   model.dtype = random.coin() ? "bf16" : "";
+  if (random.coin()) model.unsupported = {"one: reason", "\"another\" # of them"};
   std::vector<spec::MoELayer> kinds;
   for (int i = 0; i < 3; ++i) kinds.push_back(random_layer(random));
   for (int64_t id = 0; id < model.num_layers; ++id) {
@@ -103,7 +126,7 @@ TEST(Model, ShippedCheckpointsKeepEverything) {
   const Families families = Families::load({source_folder() / "configs/families"});
   int count = 0;
   for (const auto& folder : fs::directory_iterator(source_folder() / "tests/data")) {
-    if (!fs::exists(folder.path() / "config.json")) continue;
+    if (!fs::exists(folder.path() / "golden.safetensors")) continue;
     SCOPED_TRACE(folder.path());
     const spec::Model model = families.resolve(folder.path());
     EXPECT_FALSE(model.layers.empty());

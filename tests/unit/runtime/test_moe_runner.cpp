@@ -99,8 +99,9 @@ class RunnerTest : public testing::Test {
     problem_.activation = &activation_;
     routing_.struct_size = sizeof routing_;
     shared_.struct_size = sizeof shared_;
-    layer_ = {sizeof layer_, 0,    &problem_, &routing_, with_shared ? &shared_ : nullptr,
-              output_scale,  "f32"};
+    routing_.num_experts = kExperts;
+    layer_ = {sizeof layer_, 0,     &problem_, &routing_, with_shared ? &shared_ : nullptr,
+              output_scale,  "f32", 0,         0,         kHidden};
     moert_moe_parts_t parts{};
     parts.struct_size = sizeof parts;
     parts.router = &Router::Kind::table<FixedRouter>;

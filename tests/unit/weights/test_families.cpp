@@ -113,7 +113,7 @@ Family qwen3_moe() {
 
 Family qwen2_moe() {
   Family family{model(40, 16, 8, 4, 3, {1}), {}};
-  family.model.layers[0].shared = spec::SharedExperts{1, 28, true};
+  family.model.layers[0].shared = spec::SharedExperts{1, 28, true, false, {}};
   family.tensors.experts = {per_expert(kMlp, "gate_proj", "up_proj", "down_proj")};
   add_common(&family.tensors, kMlp);
   add_dense(&family.tensors);
@@ -130,7 +130,7 @@ Family qwen2_moe() {
 Family deepseek_v3() {
   Family family{model(32, 12, 16, 4, 3, {1, 2}), {}};
   for (spec::MoELayer& layer : family.model.layers) {
-    layer.shared = spec::SharedExperts{1, 12, false};
+    layer.shared = spec::SharedExperts{1, 12, false, false, {}};
     layer.routing.selection_bias = true;
   }
   family.tensors.experts = {per_expert(kMlp, "gate_proj", "up_proj", "down_proj")};

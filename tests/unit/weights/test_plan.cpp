@@ -283,7 +283,7 @@ TEST_F(Plans, SharedExpertsThatTheModelHasNot) {
   tensors.others.push_back(rule(Target::shared, "l.{layer}.s.up", {MOERT_PART_UP}));
   edit.add("l.1.s.up", {kI, kH});
   expect_one(plan(), "unexpected l.1.s.up", "no shared experts");
-  model.layers[0].shared = spec::SharedExperts{1, kI, false};
+  model.layers[0].shared = spec::SharedExperts{1, kI, false, false, {}};
   EXPECT_EQ(texts_of(plan()),
             (std::vector<std::string>{"missing (layer 1, shared experts, gate)",
                                       "missing (layer 1, shared experts, down)"}));
@@ -338,7 +338,7 @@ TEST_F(Plans, ModelsThatNoCheckpointHolds) {
       [&] { model.layers[0].routing.num_experts = 0; },
       [&] { model.layers[0].routing.num_experts = int64_t{1} << 30; },
       [&] { model.layers.push_back(model.layers[0]); },
-      [&] { model.layers[0].shared = spec::SharedExperts{1, 0, false}; },
+      [&] { model.layers[0].shared = spec::SharedExperts{1, 0, false, false, {}}; },
   };
   const spec::Model good = model;
   for (const auto& change : changes) {

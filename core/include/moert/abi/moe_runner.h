@@ -4,8 +4,8 @@
  * DRAFT. The core's default runner composes the parts below and is itself reached through this
  * table. A monolithic runner routes inside its kernel, loads the weights itself and still reports the
  * ids and weights it chose, so capture, replay and load counts never depend on how a layer is
- * computed. Order of one forward: logits, shared experts, route, logical -> local, experts, combine,
- * routed scale (once), add shared. */
+ * computed. Order of one forward: logits, shared experts, route, logical -> local, latent input,
+ * experts, combine, latent output, routed scale (once), output bias, add shared, zero experts. */
 #ifndef MOERT_ABI_MOE_RUNNER_H
 #define MOERT_ABI_MOE_RUNNER_H
 
@@ -19,6 +19,16 @@ extern "C" {
 
 #define MOERT_KIND_MOE_RUNNER "moert.moe_runner/1"
 
+/* moert_moe_layer.flags; all must be understood. */
+enum {
+  MOERT_LAYER_ZERO_EXPERTS = 1u << 0,    /* ids from experts->num_experts to routing->num_experts
+                                            add weight x hidden, the layer's own input             */
+  MOERT_LAYER_LATENT = 1u << 1,          /* experts work in experts->hidden_size, not hidden_size  */
+  MOERT_LAYER_NORM_IN = 1u << 2,         /* RMS norm of the rows that experts read, x its weight   */
+  MOERT_LAYER_NORM_OUT = 1u << 3,        /* the same of the rows that they give, combined          */
+  MOERT_LAYER_OUTPUT_BIAS = 1u << 4      /* a bias is added to the routed output                   */
+};
+
 /* The layer as a whole. */
 typedef struct moert_moe_layer {
   uint32_t struct_size;
@@ -29,7 +39,18 @@ typedef struct moert_moe_layer {
   double output_scale;       /* routed output is multiplied by this before shared is added;
                                 1 where routing->routed_scale did it                              */
   const char* weight_scheme; /* as in the problem                                                 */
+  double shared_scale;       /* the shared output is multiplied by this; 0 reads as 1             */
+  double norm_eps;           /* of NORM_IN, NORM_OUT                                              */
+  int64_t hidden_size;       /* of the layer's rows; 0 reads as experts->hidden_size              */
 } moert_moe_layer_t;
+
+/* Values of piece.part for load_layer. */
+enum {
+  MOERT_PART_LATENT_DOWN = 4, /* [experts->hidden_size, hidden_size] */
+  MOERT_PART_LATENT_UP = 5,   /* [hidden_size, experts->hidden_size] */
+  MOERT_PART_EXPERT_NORM = 6, /* [experts->hidden_size]              */
+  MOERT_PART_OUTPUT_BIAS = 7  /* [hidden_size]                       */
+};
 
 /* Parts for a modular runner, created but not loaded. The runner owns them from a successful create
  * on and destroys them through their tables. All NULL for a monolithic runner. */
@@ -113,6 +134,8 @@ typedef struct moert_moe_runner {
                               const moert_stream_t* stream, moert_error_t* error);
   moert_code_t (*write_expert)(void* self, int64_t expert, const void* bundle, uint64_t bytes,
                                const moert_stream_t* stream, moert_error_t* error);
+  /* A tensor of the layer itself, before finish. */
+  moert_code_t (*load_layer)(void* self, const moert_piece_t* piece, moert_error_t* error);
 } moert_moe_runner_t;
 
 #ifdef __cplusplus

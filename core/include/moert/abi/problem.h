@@ -24,8 +24,9 @@ enum {
   MOERT_PROBLEM_GRAPH = 1u << 5            /* forward must be capturable in a device graph        */
 };
 
-/* A function applied between the two projections, by name: "silu", "gelu", "gelu_tanh", "relu2",
- * "swigluoai", "swiglustep", "situ". Parameters that the name does not use are 0. */
+/* A function applied between the two projections, by name: "silu", "gelu", "gelu_tanh", "relu",
+ * "relu2", "swigluoai", "swiglustep", "situ" (formulas: docs/numerics.md). Parameters that the name
+ * does not use are 0. */
 typedef struct moert_activation {
   uint32_t struct_size;
   uint32_t flags; /* must be understood */

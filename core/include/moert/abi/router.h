@@ -25,10 +25,20 @@ enum {
   MOERT_ROUTING_GROUPED = 1u << 2,        /* num_groups, top_groups, group_score apply             */
   MOERT_ROUTING_GATE_BIAS = 1u << 3,      /* logits = hidden x gate^T + gate bias                  */
   MOERT_ROUTING_NEEDS_HIDDEN = 1u << 4,   /* route reads hidden rows                               */
-  MOERT_ROUTING_NEEDS_TOKEN_IDS = 1u << 5 /* route reads token ids                                 */
+  MOERT_ROUTING_NEEDS_TOKEN_IDS = 1u << 5, /* route reads token ids                                */
+  MOERT_ROUTING_EXPERT_SCALE = 1u << 6,   /* weights are multiplied by the expert's scale at last  */
+  MOERT_ROUTING_INPUT_NORM = 1u << 7,     /* logits reads the RMS-normed row x input scale         */
+  MOERT_ROUTING_BIAS_ON_LOGITS = 1u << 8  /* with SELECTION_BIAS: choose by logit + bias           */
 };
 
-/* The rule. Open sets are names; numbers that a rule does not use are 0. */
+/* The rule. Open sets are names; numbers that a rule does not use are 0. Formulas: docs/numerics.md.
+ *   method       topk, hash (ids by token table), sparsemixer, group_topk (k / num_groups of each
+ *                group), simulated (made up, for benchmarks)
+ *   scoring      softmax, softmax_topk (over the chosen alone), sigmoid, sqrtsoftplus
+ *   group_score  max, top2_sum; NULL unless groups are chosen
+ *   params       decimal numbers as text: logit_scale, logit_softcap, renormalize_floor;
+ *                input_norm_eps and input_gain with INPUT_NORM; jitter_eps of sparsemixer; seed of
+ *                simulated, and its distribution: uniform, normal or zipf                         */
 typedef struct moert_routing {
   uint32_t struct_size;
   uint32_t flags;
@@ -40,15 +50,15 @@ typedef struct moert_routing {
   int64_t top_k;
   uint32_t activation_dtype;
   uint32_t reserved;        /* 0 */
-  const char* method;       /* "topk"; others come with later minors                              */
-  const char* scoring;      /* "softmax", "sigmoid"                                               */
-  const char* group_score;  /* "max", "top2_sum"; NULL unless grouped                             */
+  const char* method;
+  const char* scoring;
+  const char* group_score;
   int64_t num_groups;
   int64_t top_groups;
   double routed_scale;      /* multiplies the weights after renormalisation; 1 where the runner
                                applies it to the output                                           */
   double renormalize_eps;   /* added to the sum                                                   */
-  const moert_kv_t* params; /* further parameters of `method`; all must be understood             */
+  const moert_kv_t* params; /* all must be understood                                             */
   uint32_t n_params;
   uint32_t reserved2;       /* 0 */
 } moert_routing_t;
@@ -68,7 +78,8 @@ typedef struct moert_router_args {
   uint32_t flags; /* must be understood */
   const moert_stream_t* stream;
   const moert_tensor_t* hidden;    /* [T, H]; NULL for route unless NEEDS_HIDDEN                   */
-  const moert_tensor_t* token_ids; /* I64 [T]; NULL unless NEEDS_TOKEN_IDS                         */
+  const moert_tensor_t* token_ids; /* I64 [T]; NULL unless NEEDS_TOKEN_IDS; -1: a row without token,
+                                      whose ids become -1                                          */
   const moert_tensor_t* logits;    /* F32 [T, E]: written by logits, read by route                 */
   const moert_tensor_t* ids;       /* I32 [T, k]: written by route                                 */
   const moert_tensor_t* weights;   /* F32 [T, k]: written by route                                 */

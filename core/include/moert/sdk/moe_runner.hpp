@@ -41,6 +41,10 @@ class MoERunnerInterface {
     throw PluginError(MOERT_UNIMPLEMENTED, "no bundles");
   }
 
+  virtual void load_layer(const moert_piece_t&) {
+    throw PluginError(MOERT_UNIMPLEMENTED, "the layer has no tensors of its own");
+  }
+
   struct Kind {
     static constexpr const char* id = MOERT_KIND_MOE_RUNNER;
     template <class T>
@@ -135,6 +139,10 @@ struct MoERunnerAdapter {
     return call<T, Base>(self, error,
                          [&](Base& it) { it.write_expert(expert, bundle, bytes, stream); });
   }
+  static moert_code_t load_layer(void* self, const moert_piece_t* piece,
+                                 moert_error_t* error) noexcept {
+    return call<T, Base>(self, error, [&](Base& it) { it.load_layer(intake(piece)); });
+  }
 };
 }  // namespace detail
 
@@ -158,6 +166,7 @@ constexpr moert_moe_runner_t MoERunnerInterface::Kind::table = {
     &detail::MoERunnerAdapter<T>::bundle_bytes,
     &detail::MoERunnerAdapter<T>::read_expert,
     &detail::MoERunnerAdapter<T>::write_expert,
+    &detail::MoERunnerAdapter<T>::load_layer,
 };
 
 }  // namespace moert
