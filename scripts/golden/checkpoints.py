@@ -1,9 +1,12 @@
-"""The random checkpoints: what each one is, and how its weights are drawn."""
+"""The first random checkpoints, each in float32 and most in bfloat16 too.
+
+The other families are in `models.py`, with other weights and smaller sizes.
+"""
 
 import pathlib
 import tempfile
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -15,6 +18,8 @@ from transformers import (
     Qwen2MoeConfig,
     Qwen3MoeConfig,
 )
+
+from golden.rules import Rules, mlp, per_expert, stacked
 
 VOCAB = 64
 
@@ -60,6 +65,19 @@ DEEPSEEK = dict(
     norm_topk_prob=True,
     first_k_dense_replace=1,
     num_nextn_predict_layers=0,
+)
+
+RULES = dict(
+    olmoe=Rules(per_expert("mlp."), renormalize="norm_topk_prob"),
+    mixtral=Rules(per_expert("block_sparse_moe.", "w1", "w3", "w2"), renormalize=True,
+                  router="block_sparse_moe.gate.weight"),
+    qwen3_moe=Rules(per_expert("mlp."), renormalize="norm_topk_prob"),
+    qwen2_moe=Rules(per_expert("mlp."), renormalize="norm_topk_prob",
+                    shared=mlp("mlp.shared_expert."), shared_gate="mlp.shared_expert_gate.weight"),
+    deepseek_v3=Rules(
+        per_expert("mlp."), scoring="sigmoid", renormalize="norm_topk_prob", epsilon=1e-20,
+        selection_bias="mlp.gate.e_score_correction_bias", groups="n_group",
+        top_groups="topk_group", scale="routed_scaling_factor", shared=mlp("mlp.shared_experts.")),
 )
 
 # bf16 folders run more tokens, because rows whose selection hangs on bf16
@@ -133,6 +151,16 @@ SPECS = [
         seed=502, dtype=torch.bfloat16, sequences=MORE,
     ),
 ]
+
+
+def rules_of():
+    """{folder: rules} of all that this file makes, and of olmoe-tiny."""
+    found = {"olmoe-tiny": RULES["olmoe"]}
+    for spec in SPECS:
+        found[spec.folder] = RULES[spec.family]
+        if spec.fused_copy:
+            found[spec.fused_copy] = replace(RULES[spec.family], experts=stacked("mlp."))
+    return found
 
 
 def draw_weights(model, seed):

@@ -1,14 +1,19 @@
 """One Mixture-of-Experts block in float64 numpy, straight from a checkpoint.
 
 Written for reading, not for speed: it shares no code with the library, and so
-shows that a golden file follows from the tensors beside it.
+shows that a golden file follows from the tensors beside it. What differs from
+family to family is in the tables that `rules.py` explains.
 """
 
 import json
+import math
+from dataclasses import replace
 
 import numpy as np
 import torch
 from safetensors import safe_open
+
+from golden.routing import route, sigmoid
 
 
 class Tensors:
@@ -30,98 +35,210 @@ class Tensors:
         return name in self.raw
 
     def __getitem__(self, name):
-        return self.raw[name].to(torch.float64).numpy()
+        tensor = self.raw[name]
+        return tensor.numpy() if tensor.dtype == torch.int64 else tensor.double().numpy()
 
 
-def sigmoid(x):
-    return 1.0 / (1.0 + np.exp(-x))
+def read_config(folder, rules):
+    """The part of config.json that the language model's keys are in."""
+    config = json.loads((folder / "config.json").read_text())
+    for key in filter(None, rules.text.split(".")):
+        config = config[key]
+    return config
 
 
-def swiglu(x, gate, up, down):
-    g = gate @ x
-    return down @ (g * sigmoid(g) * (up @ x))
+def unit(x, eps):
+    return x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + eps)
 
 
-def moe_prefix(family, layer):
-    inner = "block_sparse_moe" if family == "mixtral" else "mlp"
-    return f"model.layers.{layer}.{inner}."
+ACTIVATIONS = {
+    "silu": lambda x: x * sigmoid(x),
+    "relu2": lambda x: np.maximum(x, 0.0) ** 2,
+    "gelu_tanh": lambda x: 0.5 * x * (
+        1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3))),
+}
 
 
-def expert(tensors, family, prefix, e):
-    """gate, up and down of one expert, whichever way they are stored."""
-    if prefix + "experts.gate_up_proj" in tensors:
-        both = tensors[prefix + "experts.gate_up_proj"][e]
-        half = both.shape[0] // 2
-        return both[:half], both[half:], tensors[prefix + "experts.down_proj"][e]
-    names = ("w1", "w3", "w2") if family == "mixtral" else ("gate_proj", "up_proj", "down_proj")
-    return tuple(tensors[f"{prefix}experts.{e}.{n}.weight"] for n in names)
+class Layer:
+    """The tensors and numbers of one layer under a family's rules."""
+
+    def __init__(self, rules, config, tensors, index):
+        self.rules, self.config, self.tensors, self.index = rules, config, tensors, index
+        self.prefix = f"{rules.layers}{index}."
+        self.counts = np.zeros(2)  # values that a limit changes, and all of them
+
+    def value(self, said):
+        """A number of the rules: a key of the config, or itself."""
+        found = said
+        if isinstance(said, str):
+            found = self.config
+            for key in said.split("."):
+                found = found[key]
+        if isinstance(found, list):
+            found = found[self.index]
+        return found
+
+    def has(self, name):
+        return bool(name) and self.prefix + name in self.tensors
+
+    def tensor(self, name):
+        return self.tensors[self.prefix + name] if self.has(name) else None
+
+    def matrices(self, layout, e=None):
+        """gate, up, down as [out, in] (gate none if there is none), and biases."""
+
+        def one(name):
+            if not name:
+                return None
+            whole = self.tensors[self.prefix + name.format(e=e)]
+            if e is None or "{e}" in name:
+                return whole
+            if layout.flat:
+                rows = self.value(layout.flat)
+                return whole[e * rows : (e + 1) * rows]
+            return whole[e]
+
+        gate, up, both, down = (one(n) for n in (
+            layout.gate, layout.up, layout.gate_up, layout.down))
+        if layout.transposed:
+            gate, up, both, down = (m if m is None else m.T for m in (gate, up, both, down))
+        if layout.flat:
+            down = down.T
+        bias, down_bias = one(layout.gate_up_bias), one(layout.down_bias)
+        gate_bias = up_bias = 0.0
+        if both is not None:
+            gate, up = halves(both, layout.interleaved)
+        if bias is not None:
+            gate_bias, up_bias = halves(bias, layout.interleaved)
+        return (gate, up, down), (gate_bias, up_bias, 0.0 if down_bias is None else down_bias)
 
 
-def route(config, family, logits, bias=None):
-    """ids, weights and the scores that chose them, for one row of logits.
+def halves(both, interleaved):
+    half = len(both) // 2
+    return (both[0::2], both[1::2]) if interleaved else (both[:half], both[half:])
 
-    Slots go by descending selection score, the lower id first among equals.
-    The margin is the least distance between scores that would, if bridged,
-    change the ids or their order.
+
+def feed_forward(rules, value, x, matrices, limit, counts=None):
+    """One expert: x through gate and up, the activation, and down.
+
+    `counts` is told how many values the limit changes, and of how many.
     """
-    k = config.num_experts_per_tok
-    if family == "deepseek_v3":
-        scores = sigmoid(logits)
-        choice = scores + (0.0 if bias is None else bias)
-        groups = choice.reshape(config.n_group, -1)
-        best_two = np.sort(groups, axis=1)[:, -2:].sum(axis=1)
-        group_order = np.argsort(-best_two, kind="stable")
-        kept = np.zeros(config.n_group, bool)
-        kept[group_order[: config.topk_group]] = True
-        allowed = np.repeat(kept, groups.shape[1])
-        choice = np.where(allowed, choice, -np.inf)
-        last_in, first_out = group_order[config.topk_group - 1], group_order[config.topk_group]
-        margin = best_two[last_in] - best_two[first_out]
-    else:
-        scores = np.exp(logits - logits.max())
-        scores /= scores.sum()
-        choice = scores
-        margin = np.inf
-    order = np.argsort(-choice, kind="stable")
-    gaps = choice[order[:k]] - choice[order[1 : k + 1]]
-    margin = min(margin, gaps.min())
-    ids = order[:k]
-    weights = scores[ids]
-    if family == "mixtral" or config.norm_topk_prob:
-        weights = weights / weights.sum()
-    if family == "deepseek_v3":
-        weights = weights * config.routed_scaling_factor
-    return ids, weights, margin
+    (gate, up, down), (gate_bias, up_bias, down_bias) = matrices
+    act = ACTIVATIONS[rules.act]
+    limit = value(limit) or math.inf
+    u = up @ x + up_bias
+    if gate is None:
+        return down @ act(u) + down_bias
+    g = gate @ x + gate_bias
+    if counts is not None:
+        counts += (np.abs(u) > limit).sum() + (g > limit).sum(), 2 * len(u)
+    u = np.clip(u, -limit, limit)
+    if rules.limit_after:
+        return down @ (np.minimum(act(g), limit) * u) + down_bias
+    g = np.minimum(g, limit)
+    if rules.alpha is not None:
+        return down @ (g * sigmoid(value(rules.alpha) * g) * (u + 1.0)) + down_bias
+    return down @ (act(g) * u) + down_bias
 
 
-def block(config, tensors, family, layer, hidden):
+def router_logits(layer, x):
+    rules, value = layer.rules, layer.value
+    if rules.router_input == "unit":
+        x = unit(x, value(rules.norm_eps)) * layer.tensor(rules.router_scale) * len(x) ** -0.5
+    matrix = layer.tensor(rules.router)
+    logits = (matrix.T if rules.router_transposed else matrix) @ x
+    if layer.has(rules.router_bias):
+        logits = logits + layer.tensor(rules.router_bias)
+    return logits
+
+
+def shaped(layer, logits):
+    """Logits as the score function sees them."""
+    logits = logits * layer.value(layer.rules.logit_scale)
+    cap = layer.value(layer.rules.softcap)
+    return cap * np.tanh(logits / cap) if cap else logits
+
+
+def experts_input(layer, hidden):
+    """The rows that experts read, if the router does not read the same."""
+    return unit(hidden, layer.value(layer.rules.norm_eps)) * layer.tensor(layer.rules.input_norm)
+
+
+def routed(layer, experts, x, ids, weights):
+    """The weighted sum of the chosen experts' outputs."""
+    rules, value = layer.rules, layer.value
+    if layer.has(rules.input_norm):
+        x = experts_input(layer, x)
+    if layer.has(rules.latent_in):
+        x = layer.tensor(rules.latent_in) @ x
+    if layer.has(rules.latent_norm):
+        x = unit(x, value(rules.norm_eps)) * (1.0 + layer.tensor(rules.latent_norm))
+    y = np.zeros_like(x)
+    for e, w in zip(ids, weights):
+        if e >= len(experts):
+            y += w * x  # a zero expert
+        elif rules.weight_on_input:
+            y += feed_forward(rules, value, w * x, experts[e], rules.limit)
+        else:
+            out = feed_forward(rules, value, x, experts[e], rules.limit, layer.counts)
+            if layer.has(rules.expert_norm):
+                out = unit(out * (1.0 + layer.tensor(rules.expert_norm)),
+                           value(rules.expert_norm_eps))
+            y += w * out
+    if rules.scale_on == "output":
+        y = y * value(rules.scale)
+    if layer.has(rules.latent_out):
+        y = layer.tensor(rules.latent_out) @ y
+    return y
+
+
+def add_shared(layer, shared, x, y):
+    rules, value = layer.rules, layer.value
+    if shared is not None:
+        limit = rules.limit if rules.shared_limit is None else rules.shared_limit
+        s = feed_forward(rules, value, x, shared, limit)
+        if layer.has(rules.shared_gate):
+            s = s * sigmoid(layer.tensor(rules.shared_gate) @ x)
+        y = y + s
+        if rules.shared_combine != "sum" and value(rules.shared_combine) == "average":
+            y = y / 2.0
+    return y + layer.tensor(rules.output_bias) if layer.has(rules.output_bias) else y
+
+
+def differ(ids, others):
+    return np.mean([set(a) != set(b) for a, b in zip(ids, others)])
+
+
+def block(rules, config, tensors, index, hidden, token_ids=None):
     """Router logits, ids, weights, margins and output of one block, [T, ...]."""
-    prefix = moe_prefix(family, layer)
-    router = tensors[prefix + "gate.weight"]
-    bias_name = prefix + "gate.e_score_correction_bias"
-    bias = tensors[bias_name] if bias_name in tensors else None
-    experts = [expert(tensors, family, prefix, e) for e in range(router.shape[0])]
-    result = {"router_logits": [], "topk_ids": [], "topk_weights": [], "margin": [], "output": []}
-    unbiased = []
-    for x in hidden:
-        logits = router @ x
-        ids, weights, margin = route(config, family, logits, bias)
-        unbiased.append(route(config, family, logits)[0])
-        y = np.zeros_like(x)
-        for e, w in zip(ids, weights):
-            y += w * swiglu(x, *experts[e])
-        if prefix + "shared_experts.gate_proj.weight" in tensors:
-            y += swiglu(x, *(tensors[f"{prefix}shared_experts.{n}_proj.weight"]
-                             for n in ("gate", "up", "down")))
-        if prefix + "shared_expert.gate_proj.weight" in tensors:
-            open_by = sigmoid(tensors[prefix + "shared_expert_gate.weight"] @ x)
-            y += open_by * swiglu(x, *(tensors[f"{prefix}shared_expert.{n}_proj.weight"]
-                                       for n in ("gate", "up", "down")))
-        for key, value in zip(result, (logits, ids, weights, margin, y)):
-            result[key].append(value)
-    result = {key: np.array(value) for key, value in result.items()}
-    # How often the correction bias matters: rows that choose other experts
-    # without it.
-    result["bias_matters"] = np.mean(
-        [set(a) != set(b) for a, b in zip(result["topk_ids"], unbiased)])
+    layer = Layer(rules, config, tensors, index)
+    bias = layer.tensor(rules.selection_bias)
+    bias = None if bias is None else bias.reshape(-1)
+    table = layer.tensor(rules.table)
+    expert_scale = layer.tensor(rules.expert_scale)
+    raw = np.array([router_logits(layer, x) for x in hidden])
+    logits = shaped(layer, raw)
+    count = logits.shape[1] - layer.value(rules.zero_experts)
+    experts = [layer.matrices(rules.experts, e) for e in range(count)]
+    shared = layer.matrices(rules.shared) if rules.shared else None
+    keys = ("topk_ids", "topk_weights", "margin", "output")
+    result = {key: [] for key in keys}
+    unbiased, ungrouped = [], []
+    no_groups = replace(rules, groups=None)
+    for t, x in enumerate(hidden):
+        listed = None if table is None else table[token_ids[t]]
+        ids, weights, margin = route(rules, layer.value, logits[t], bias, expert_scale, listed)
+        unbiased.append(route(rules, layer.value, logits[t], None, None, listed)[0])
+        ungrouped.append(route(no_groups, layer.value, logits[t], bias, None, listed)[0])
+        y = add_shared(layer, shared, x, routed(layer, experts, x, ids, weights))
+        for key, got in zip(keys, (ids, weights, margin, y)):
+            result[key].append(got)
+    result = {key: np.array(got) for key, got in result.items()}
+    result["router_logits"], result["shaped_logits"] = raw, logits
+    if layer.has(rules.input_norm):
+        result["experts_input"] = experts_input(layer, hidden)
+    # How often bias and groups matter: rows that choose other experts without.
+    result["bias_matters"] = differ(result["topk_ids"], unbiased)
+    result["groups_matter"] = differ(result["topk_ids"], ungrouped)
+    result["limited"] = layer.counts[0] / max(layer.counts[1], 1.0)
     return result

@@ -14,9 +14,10 @@ import numpy as np
 import torch
 from transformers import OlmoeConfig, OlmoeForCausalLM
 
-from golden import capture, checkpoints
+from golden import capture, checkpoints, goldenfile
 
 SEED = 20
+RULES = checkpoints.RULES["olmoe"]
 STEPS = 1500
 BATCH, LENGTH = 16, 128
 PEAK_RATE, WARM_UP = 3e-3, 50
@@ -116,10 +117,10 @@ def held_out_loss(model, held):
     with torch.no_grad():
         for at in range(0, MEASURED, 16):
             ids = windows(held, starts[at : at + 16])
-            seen, logits = capture.run(model, ids)
+            seen, logits = capture.run(model, ids, RULES)
             total += torch.nn.functional.cross_entropy(
                 logits[:, :-1].flatten(0, 1).double(), ids[:, 1:].flatten(), reduction="sum").item()
-            counts = torch.stack([torch.bincount(got["topk_ids"].flatten(), minlength=16)
+            counts = torch.stack([torch.bincount(got["ids"].flatten(), minlength=16)
                                   for got in seen.values()])
             use = counts if use is None else use + counts
     return total / (MEASURED * (LENGTH - 1)), use / use.sum(dim=1, keepdim=True)
@@ -135,13 +136,13 @@ def golden_window(model, held):
     k = model.config.num_experts_per_tok
     for start in range(0, len(held) - GOLDEN_BYTES, GOLDEN_BYTES):
         ids = torch.from_numpy(held[start : start + GOLDEN_BYTES].astype(np.int64))[None]
-        seen, _ = capture.run(model, ids)
+        seen, _ = capture.run(model, ids, RULES)
         margin = math.inf
         for got in seen.values():
-            scores = torch.softmax(got["router_logits"].double(), dim=-1)
+            scores = torch.softmax(got["logits"].double(), dim=-1)
             top = torch.topk(scores, k + 1, dim=-1).values
             margin = min(margin, (top[:, :-1] - top[:, 1:]).min().item())
-        if margin >= 1.1 * capture.LEAST_MARGIN:
+        if margin >= 1.1 * goldenfile.LEAST_MARGIN:
             return start, ids
     raise RuntimeError("every window has a near tie")
 
@@ -180,6 +181,6 @@ def make(folder, steps, keep_weights):
         held_out_loss_nats_per_byte=f"{loss:.4f}",
         held_out_windows=f"{MEASURED}x{LENGTH}",
     )
-    table, _ = capture.write(folder, "olmoe", model, ids, meta, "float32")
-    capture.tidy(folder)
-    capture.print_table(table)
+    table, _ = goldenfile.write(folder, "olmoe", model, ids, meta, RULES)
+    goldenfile.tidy(folder)
+    goldenfile.print_table(table)
