@@ -12,7 +12,8 @@ enough), and `olmoe-tiny` also Debian's packages bible-kjv and bible-kjv-text:
 Every golden file holds, per Mixture-of-Experts layer, the input, router
 logits, selected experts, their weights and the output, captured by hooks from
 the modules of Hugging Face transformers. Each is recomputed in float64 from
-the checkpoint's tensors before the script ends well.
+the checkpoint's tensors before the script ends well. `written` is for families
+that the library lacks: checkpoint and numbers come from the formulas alone.
 """
 
 import argparse
@@ -55,6 +56,12 @@ def random_checkpoints(args):
     goldenfile.print_table(table)
 
 
+def written_checkpoints(args):
+    from golden import goldenfile, written
+
+    goldenfile.print_table(written.make(args.out, args.only))
+
+
 def olmoe_tiny(args):
     from golden import tiny
 
@@ -62,16 +69,15 @@ def olmoe_tiny(args):
 
 
 def check(args):
-    from golden import checkpoints, goldenfile, models
+    from golden import checkpoints, goldenfile, models, written
 
     rules = dict(checkpoints.rules_of(), **models.rules_of())
     table = []
     for path in sorted(args.out.glob("*/golden.safetensors")):
         if path.parent.name in rules:
             table += goldenfile.check(path.parent, rules[path.parent.name])
-        else:
-            print(f"{path.parent.name}: not from the library, see scripts/golden/written.py")
     goldenfile.print_table(table)
+    written.check(args.out)
 
 
 def main():
@@ -84,6 +90,10 @@ def main():
     p = commands.add_parser("random", help="write the seeded random checkpoints")
     p.add_argument("only", nargs="*", metavar="FOLDER", help="only these (default: all)")
     p.set_defaults(action=random_checkpoints)
+    p = commands.add_parser(
+        "written", help="write those of families that the library lacks, from the formulas")
+    p.add_argument("only", nargs="*", metavar="FOLDER", help="only these (default: all)")
+    p.set_defaults(action=written_checkpoints)
     p = commands.add_parser("olmoe-tiny", help="train and write the small language model")
     p.add_argument("--steps", type=int, default=None, help="training steps (default: as committed)")
     p.add_argument("--keep-weights", action="store_true",

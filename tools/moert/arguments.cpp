@@ -89,11 +89,14 @@ void add_own_options(Node& node, Options& options) {
   if (name == "run" || name == "explain" || name == "bench load")
     node.text("Run", "--device", "DEVICE", options.device,
               "cpu, cuda:0, hip:0, auto [auto; MOERT_DEVICE]");
-  if (name.starts_with("model ") || name == "bench overhead" || name == "bench load")
+  if (name.starts_with("model ") || name == "bench overhead" || name == "bench load" ||
+      name == "bench index")
     add_families(node, options);
   if (name == "plugins list")
     node.flag("Output", "--all", options.all,
               "every file that was looked at, and what became of it [off]");
+  if (name == "model list")
+    node.flag("Output", "--markdown", options.markdown, "as a table for a page [off]");
   if (name == "model describe")
     node.text("Output", "-o,--output", "FILE", options.output, "write the YAML here [stdout]");
   if (!name.starts_with("model") && name != "bench index" && node.info->run != nullptr)

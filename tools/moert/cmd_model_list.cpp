@@ -48,6 +48,14 @@ int cmd_model_list(const Options& options, Console& console) {
     print_json(console, json);
     return 0;
   }
+  if (options.markdown) {
+    console.line("| family | model_type | numbers |");
+    console.line("|---|---|---|");
+    for (const config::FamilyInfo& family : families.list())
+      console.line("| " + printable(family.name) + " | " + printable(recognised_by(family)) +
+                   " | " + printable(numbers(family)) + " |");
+    return 0;
+  }
   TextTable table({"family", "model_type", "numbers"});
   for (const config::FamilyInfo& family : families.list())
     table.add({family.name, recognised_by(family), numbers(family)});

@@ -22,7 +22,7 @@ struct Options {
   std::string plugins, device, threads;
 
   // of single commands
-  bool all = false;
+  bool all = false, markdown = false;
   std::string output;
 };
 

@@ -194,6 +194,18 @@ Family FamilySet::general() const {
   for (const auto& [name, family] : all_)
     if (family.is_abstract && family.extends.empty()) extend(general, family);
   general.layer_rules = layer_rule_names();
+  // Quantities whose spellings the families leave to each other, and whose keys mean one thing only.
+  for (const char* quantity :
+       {"shared_count", "shared_width", "moe_enabled", "zero_experts", "hash_layers", "latent_size",
+        "layer_period", "layer_offset", "layer_start", "layer_end", "moe_list", "layer_words"}) {
+    std::vector<std::string>& spellings = general.spellings[quantity];
+    for (const auto& [name, family] : all_) {
+      const auto found = family.spellings.find(quantity);
+      if (found == family.spellings.end()) continue;
+      for (const std::string& key : found->second)
+        if (!contains(spellings, key)) spellings.push_back(key);
+    }
+  }
   return general;
 }
 

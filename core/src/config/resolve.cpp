@@ -261,10 +261,12 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
     else
       layers.add(i, kinds[i]);
   }
-  if (!model.layers.empty() && model.layers.front().shared)
+  if (!model.layers.empty() && model.layers.front().shared) {
+    model.origin.try_emplace("shared_count", "one, of shared_width");
     model.origin.try_emplace("shared_width", model.origin.contains("shared_each")
                                                  ? "shared_count x shared_each"
                                                  : "shared_count x intermediate_size");
+  }
 }
 
 void resolve_dense(spec::Model& model, const Family& family, const std::vector<Scope>& scopes,
