@@ -179,6 +179,7 @@ int cmd_bench_overhead(const Options& options, Console& console) {
   } else {
     const config::Families families = load_families(options);
     what.model = families.resolve(options.target);
+    runtime::require_supported(what.model);
     what.rules = families.tensors(what.model);
   }
   runtime::Model model(session, std::move(what.model), std::move(what.rules), null_settings());
@@ -246,6 +247,7 @@ int cmd_bench_load(const Options& options, Console& console) {
   runtime::Session session(session_options(options, log, threads_of(options)));
   require_named_plugins(session);
   spec::Model spec = families.resolve(options.target);
+  runtime::require_supported(spec);
   spec::Tensors rules = families.tensors(spec);
   runtime::ModelSettings settings;
   settings.device = device_of(options);

@@ -51,6 +51,7 @@ Subject read_subject(const Options& options, const config::Families& families) {
     subject.run = config::read_run(options.target, overrides(options));
     subject.model = runtime::resolve_model(families, *subject.run);
     subject.threads = subject.run->threads;
+    runtime::require_supported(subject.model);
     read_inputs(subject);
     return subject;
   }
@@ -59,6 +60,7 @@ Subject read_subject(const Options& options, const config::Families& families) {
                 "give a file of kind Run, or leave --set out");
   subject.model = is_folder(options.target) ? families.resolve(options.target)
                                             : config::read_model(options.target);
+  runtime::require_supported(subject.model);
   subject.threads = threads_of(options);
   subject.settings.device = device_of(options);
   return subject;

@@ -66,6 +66,7 @@ const std::vector<LayerFact>& layer_facts() {
       {"expert_scale", [](const MoELayer& l) { return text_of(l.routing.expert_scale); }},
       {"router_input",
        [](const MoELayer& l) { return std::string(l.routing.unit_input ? "unit" : "plain"); }},
+      {"router_input_eps", [](const MoELayer& l) { return text_of(l.routing.unit_input_eps); }},
       {"num_groups", [](const MoELayer& l) { return std::to_string(l.routing.num_groups); }},
       {"top_groups", [](const MoELayer& l) { return std::to_string(l.routing.top_groups); }},
       {"group_score", [](const MoELayer& l) { return l.routing.group_score; }},
@@ -102,6 +103,13 @@ std::string value_over_layers(const spec::Model& model, const LayerFact& fact) {
   for (const auto& [value, layers] : groups)
     text += (text.empty() ? "" : ", ") + value + " (layers " + ranges_text(layers) + ")";
   return text;
+}
+
+// What a quantity is where there is nothing to say of it.
+bool is_plain(const std::string& value) {
+  for (const char* plain : {"", "0", "1", "false", "none", "plain", "sum", "weights", "scores"})
+    if (value == plain) return true;
+  return false;
 }
 
 std::string found(const std::map<std::string, std::string>& map, const std::string& key) {
@@ -170,8 +178,9 @@ std::vector<Fact> model_facts(const spec::Model& model) {
     const std::string own = origin(fact.name);
     const std::string from = own.empty() ? origin("layers") : own;
     // Nor is what nobody mentions and no layer has.
-    if (!from.empty() && from != "default")
-      facts.push_back({fact.name, value_over_layers(model, fact), from});
+    const std::string value = value_over_layers(model, fact);
+    if (!from.empty() && (from != "default" || !is_plain(value)))
+      facts.push_back({fact.name, value, from});
   }
   return facts;
 }

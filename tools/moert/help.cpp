@@ -189,7 +189,7 @@ constexpr CommandInfo kCommands[] = {
      cmd_bench_plugins},
     {"bench index",
      "[OPTION]...",
-     "Measures how long it takes to open and account for a checkpoint of 60,000 tensors, made "
+     "Measures how long it takes to open and account for a checkpoint of 100,100 tensors, made "
      "up.",
      {"moert bench index", "moert bench index --json"},
      "",

@@ -99,6 +99,8 @@ void print_end(Console& console, const RunReport& report) {
   for (const auto& path : report.captures)
     console.line("wrote " + printable(path_text(path.string())));
   if (!report.output.empty()) console.line("wrote " + printable(path_text(report.output.string())));
+  if (!report.simulated.empty())
+    console.line("routing was made up (" + report.simulated + "): outputs and routes mean nothing");
   if (!report.checked) {
     console.line("not checked: the run has no `expect`");
     return;
@@ -173,6 +175,7 @@ Json report_json(const RunReport& report) {
   json["tensors_ignored"] = report.ignored_tensors;
   json["load_seconds"] = report.load_seconds;
   json["dense_layers"] = report.dense_layers;
+  json["simulated"] = report.simulated.empty() ? Json(nullptr) : Json(report.simulated);
   json["layers"] = Json::array();
   for (const LayerReport& layer : report.layers) json["layers"].push_back(layer_json(layer));
   json["captures"] = Json::array();

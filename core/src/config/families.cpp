@@ -102,7 +102,9 @@ spec::Model Families::resolve(const fs::path& checkpoint) const {
   model.name = model.checkpoint.filename().string();
   if (family != nullptr) {
     model.family = family->name;
-    model.origin["family"] = file.filename().string() + ": model_type or architectures";
+    const bool by_keys = !config.contains("model_type") && !config.contains("architectures");
+    model.origin["family"] =
+        file.filename().string() + (by_keys ? ": its keys" : ": model_type or architectures");
   }
   const Family any = family == nullptr ? impl_->set.general() : *family;
   const std::vector<Scope> scopes = scopes_of(config, any.nested);

@@ -226,8 +226,8 @@ Table layout_keys() {
       {.path = "spec.tensors.experts",
        .type = Type::list,
        .fallback = "[]",
-       .doc = "layouts in which releases store experts; the first of which a tensor is present is "
-              "the checkpoint's"},
+       .doc = "layouts in which releases store experts; a layer's is the one of which most parts "
+              "are there in shapes that fit"},
       {.path = "spec.tensors.experts[]", .type = Type::map},
       {.path = "spec.tensors.experts[].layout",
        .required = true,

@@ -134,7 +134,7 @@ std::vector<bool> Pattern::list(const char* name) {
 
 // A text counts as a list of its letters.
 Json words_of(Lookup& lookup) {
-  const Json value = lookup.raw("layer_words");
+  Json value = lookup.raw("layer_words");
   if (!value.is_string()) return value;
   Json list = Json::array();
   for (const char c : value.get_ref<const std::string&>()) list.push_back(std::string(1, c));

@@ -37,9 +37,8 @@ bool is_absent(const Quantity& q, const Json& value) {
 }
 
 Json fallback_of(const Quantity& q) {
-  const std::string text(q.fallback);
-  if (q.kind == QuantityKind::word) return text;
-  return Json::parse(text);
+  if (q.kind == QuantityKind::word) return std::string(q.fallback);
+  return Json::parse(q.fallback);
 }
 
 // What a value is called under `words`: itself, or true or false.
@@ -108,9 +107,8 @@ void Lookup::fail(std::string_view name, const std::string& problem,
   // The file's own word first: whoever reads this looks for it there.
   std::string subject(name);
   const auto origin = origin_.find(subject);
-  const std::string_view file = "config.json: ";
-  if (origin != origin_.end() && origin->second.starts_with(file)) {
-    const std::string rest = origin->second.substr(file.size());
+  if (is_given(subject)) {
+    const std::string rest = origin->second.substr(file_.size());
     const std::string key = rest.substr(0, rest.find(' '));  // a note on lists may follow it
     if (key != name) subject = key + " (" + subject + ")";
   }
@@ -179,7 +177,7 @@ Json Lookup::find(const Quantity& q) {
   const bool required =
       std::find(family_.required.begin(), family_.required.end(), name) != family_.required.end();
   if (!from.empty()) {
-    origin_[name] = "config.json: " + from;
+    origin_[name] = file_ + from;
   } else if (required) {
     fail_missing(name);
   } else if (const auto fallback = family_.defaults.find(name);

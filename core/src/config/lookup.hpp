@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -34,7 +35,11 @@ class Lookup {
  public:
   Lookup(std::vector<Scope> scopes, const Family& family, std::string place,
          std::map<std::string, std::string>& origin)
-      : scopes_(std::move(scopes)), family_(family), place_(std::move(place)), origin_(origin) {}
+      : scopes_(std::move(scopes)),
+        family_(family),
+        place_(std::move(place)),
+        file_(std::filesystem::path(place_).filename().string() + ": "),
+        origin_(origin) {}
 
   // Without a value these throw, listing the spellings that were tried.
   int64_t count(std::string_view name, int64_t limit);
@@ -63,6 +68,11 @@ class Lookup {
   [[noreturn]] void fail(std::string_view name, const std::string& problem,
                          const std::string& remedy) const;
   const std::string& place() const { return place_; }
+  // Does the file itself give the quantity that was read before?
+  bool is_given(const std::string& name) const {
+    const auto from = origin_.find(name);
+    return from != origin_.end() && from->second.starts_with(file_);
+  }
   void set_origin(const std::string& name, std::string from) { origin_[name] = std::move(from); }
 
  private:
@@ -76,6 +86,7 @@ class Lookup {
   std::vector<Scope> scopes_;
   const Family& family_;
   std::string place_;
+  std::string file_;  // beginning of origins that are keys of the file
   std::map<std::string, std::string>& origin_;
   int64_t extra_layers_ = 0;
 };

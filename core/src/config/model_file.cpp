@@ -132,7 +132,9 @@ void read_layers(spec::Model& model, const YamlNode& document) {
     }
   }
   cover.require_all(*document.find("spec"));
-  if (!layers.empty() && (model.hidden_size == 0 || model.family.empty()))
+  // A model that is only described may be of no known family.
+  const bool no_family = model.family.empty() && model.unsupported.empty();
+  if (!layers.empty() && (model.hidden_size == 0 || no_family))
     fail_at(document.find("spec")->place(),
             "a model with MoE layers needs a family and a hidden_size", "add them");
   for (auto& [id, layer] : layers) model.layers.push_back(std::move(layer));

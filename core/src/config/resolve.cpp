@@ -137,8 +137,9 @@ std::vector<std::string> unsupported(const Family& family, const std::vector<Sco
     for (const Scope& scope : scopes) {
       const Json* value = value_at(*scope.object, key);
       if (value == nullptr || says_nothing(*value)) continue;
-      reasons.push_back(scope.prefix + key + " is " + value->dump().substr(0, 60) +
-                        ", which asks for " + reason);
+      std::string text = scope.prefix + key + " is " + value->dump().substr(0, 60);
+      text += ", which asks for " + reason;
+      reasons.push_back(std::move(text));
       break;
     }
   }
@@ -146,14 +147,12 @@ std::vector<std::string> unsupported(const Family& family, const std::vector<Sco
 }
 
 // For families whose readers disagree about a file that does not say which layers have experts.
-void require_layers(const Lookup& lookup, const Family& family,
-                    const std::map<std::string, std::string>& origin) {
+void require_layers(const Lookup& lookup, const Family& family) {
   if (std::find(family.required.begin(), family.required.end(), "layers") == family.required.end())
     return;
   std::vector<std::string> tried;
   for (const std::string& name : layer_quantities(family.layer_rules)) {
-    const auto from = origin.find(name);
-    if (from != origin.end() && from->second.starts_with("config.json: ")) return;
+    if (lookup.is_given(name)) return;
     const auto spellings = family.spellings.find(name);
     if (spellings != family.spellings.end())
       tried.insert(tried.end(), spellings->second.begin(), spellings->second.end());
@@ -253,7 +252,7 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
   model.hidden_size = lookup.count("hidden_size", kMaxWidth);
   model.dtype = lookup.word_or("dtype", "");
   const std::vector<LayerKind> kinds = layer_pattern(lookup, model.num_layers, family.layer_rules);
-  require_layers(lookup, family, model.origin);
+  require_layers(lookup, family);
   Layers layers(model, lookup, scopes);
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (kinds[i] == LayerKind::dense)
@@ -261,6 +260,10 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
     else
       layers.add(i, kinds[i]);
   }
+  const auto hashed = [](const spec::MoELayer& layer) { return layer.routing.method == "hash"; };
+  if (std::any_of(model.layers.begin(), model.layers.end(), hashed))
+    model.origin["routing_method"] =
+        model.origin.at(lookup.is_given("hash_layers") ? "hash_layers" : "layer_words");
   if (!model.layers.empty() && model.layers.front().shared) {
     model.origin.try_emplace("shared_count", "one, of shared_width");
     model.origin.try_emplace("shared_width", model.origin.contains("shared_each")

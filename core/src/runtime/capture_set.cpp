@@ -188,6 +188,7 @@ void CaptureSet::write(const AttachedCapturer& capturer, const std::filesystem::
   writer.set_metadata("layers", joined(layers, ","));
   writer.set_metadata("num_experts", joined(experts, ","));
   writer.set_metadata("top_k", joined(top_k, ","));
+  if (!model_.simulated().empty()) writer.set_metadata("simulated", model_.simulated());
   writer.write(path);
 }
 

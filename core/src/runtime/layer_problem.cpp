@@ -136,7 +136,7 @@ void LayerProblem::fill_shared(const spec::Model& model) {
   moert_shared_problem_t& s = shared_;
   s.struct_size = sizeof s;
   s.flags = flag_if(spec_.shared->sigmoid_gate, MOERT_SHARED_SIGMOID_GATE) |
-            flag_if(!spec_.gated, MOERT_SHARED_NON_GATED);
+            flag_if(!spec_.gated, MOERT_SHARED_NON_GATED) | flag_if(spec_.bias, MOERT_SHARED_BIAS);
   s.device = setting_.device;
   s.layer_id = spec_.layer_id;
   s.max_tokens = setting_.max_tokens;

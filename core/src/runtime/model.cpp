@@ -104,6 +104,12 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
 
 Model::~Model() = default;
 
+std::string Model::simulated() const {
+  if (spec_.layers.empty()) return {};
+  const spec::Routing& routing = spec_.layers.front().routing;
+  return routing.method == "simulated" ? routing.distribution : "";
+}
+
 int64_t Model::index_of(int64_t layer_id) const {
   for (size_t i = 0; i < spec_.layers.size(); ++i)
     if (spec_.layers[i].layer_id == layer_id) return static_cast<int64_t>(i);

@@ -49,6 +49,8 @@ class Model {
   const Device& device() const { return device_; }
   const std::vector<LayerChoice>& choices() const { return choices_; }
   uint32_t dtype() const { return dtype_; }
+  // The distribution of made-up routing; empty where the model's own rules choose.
+  std::string simulated() const;
 
   // Builds every layer and streams its weights in. Throws Error(refused) with the table where nobody
   // accepts; Error(input) that names the tensor.

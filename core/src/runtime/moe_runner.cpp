@@ -28,10 +28,10 @@ std::string refusal_of(const moert_moe_layer_t& layer) {
   return {};
 }
 
-const moert_moe_layer_t& accepted(const moert_moe_layer_t& layer) {
+ExpertSpace space_of(const Host& host, const moert_moe_layer_t& layer) {
   if (const std::string reason = refusal_of(layer); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
-  return layer;
+  return {host, layer};
 }
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
@@ -68,7 +68,7 @@ Support MoERunner::supports(const Host&, const moert_moe_layer_t& layer) {
 
 MoERunner::MoERunner(const Host& host, const moert_moe_layer_t& layer,
                      const moert_moe_parts_t* parts, const Options& options)
-    : host_(host), space_(host, accepted(layer)) {
+    : host_(host), space_(space_of(host, layer)) {
   options.allow({});
   if (parts == nullptr || parts->router == nullptr || parts->experts == nullptr)
     throw PluginError(MOERT_INVALID_ARGUMENT, "a modular runner needs a router and routed experts");

@@ -67,7 +67,8 @@ std::vector<float> read_floats(const weights::Checkpoint& file, const weights::T
   return values;
 }
 
-std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::TensorInfo& info) {
+std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::TensorInfo& info,
+                              const std::string& what) {
   const TensorView view = file.view(info);
   const auto n = static_cast<size_t>(element_count(*view.get()));
   if (info.dtype == MOERT_DTYPE_I32) {
@@ -75,13 +76,13 @@ std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::Te
     return {data, data + n};
   }
   if (info.dtype != MOERT_DTYPE_I64)
-    throw Error(Fault::input, "expert ids are " + std::string(dtype_name(info.dtype)),
+    throw Error(Fault::input, what + " ids are " + std::string(dtype_name(info.dtype)),
                 file.place(info), "store them as i32 or i64");
   std::vector<int32_t> ids(n);
   for (size_t i = 0; i < n; ++i) {
     const int64_t id = static_cast<const int64_t*>(view.get()->data)[i];
     if (id < 0 || id > INT32_MAX)
-      throw Error(Fault::input, "expert id " + std::to_string(id) + " is no expert's number",
+      throw Error(Fault::input, what + " id " + std::to_string(id) + " is no " + what + "'s number",
                   file.place(info), "use the file that belongs to this model");
     ids[i] = static_cast<int32_t>(id);
   }
@@ -120,7 +121,7 @@ std::vector<int64_t> Inputs::read_token_ids(const spec::MoELayer& layer, int64_t
   std::string name = layer_name(layer.layer_id, "input_ids");
   if (file.find(name) == nullptr) name = "input_ids";
   const weights::TensorInfo& info = need(file, name, {tokens});
-  const std::vector<int32_t> ids = read_ids(file, info);
+  const std::vector<int32_t> ids = read_ids(file, info, "token");
   return {ids.begin(), ids.end()};
 }
 
@@ -147,6 +148,7 @@ struct Outputs {
     }
     writer.set_metadata("model", model.spec().name);
     writer.set_metadata("family", model.spec().family);
+    if (!model.simulated().empty()) writer.set_metadata("simulated", model.simulated());
     writer.write(path);
   }
 };
@@ -224,7 +226,8 @@ class Execution {
     const int64_t id = report.layer_id, tokens = report.tokens, hidden = model_.spec().hidden_size;
     const int64_t k = model_.layer(index).routing.top_k;
     Golden golden;
-    golden.ids = read_ids(*golden_, need(*golden_, layer_name(id, "topk_ids"), {tokens, k}));
+    golden.ids =
+        read_ids(*golden_, need(*golden_, layer_name(id, "topk_ids"), {tokens, k}), "expert");
     golden.weights =
         read_floats(*golden_, need(*golden_, layer_name(id, "topk_weights"), {tokens, k}));
     golden.output =
@@ -289,6 +292,7 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
   Model model(session, std::move(spec), std::move(rules),
               settings_of(run, inputs.max_tokens, inputs.dtype));
   report.device = model.device().text();
+  report.simulated = model.simulated();
   report.packed_tensors = model.plan().used;
   report.ignored_tensors = model.plan().ignored;
   CaptureSet captures(session, model, run.capture, inputs.max_tokens);

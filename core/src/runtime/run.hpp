@@ -35,6 +35,7 @@ struct RunReport {
   std::vector<std::filesystem::path> captures;  // files written
   std::vector<LayerReport> layers;
   std::vector<int64_t> dense_layers;
+  std::string simulated;  // the distribution of made-up routing; empty: the model's own
   uint64_t packed_tensors = 0, ignored_tensors = 0;
   double load_seconds = 0;
   bool checked = false;  // an expectation was given

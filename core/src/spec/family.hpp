@@ -31,8 +31,8 @@ struct TensorRule {
   bool operator==(const TensorRule&) const = default;
 };
 
-// Rules that belong together: one way in which a release stores the experts. The first layout of
-// which any tensor is present is the checkpoint's; a mixture of layouts in one layer is an error.
+// Rules that belong together: one way in which a release stores the experts. A layer's is the layout of
+// which most parts are there in shapes that fit; a mixture of layouts in one layer is an error.
 struct Layout {
   std::string name;  // "per_expert", "fused" ...
   std::vector<TensorRule> rules;

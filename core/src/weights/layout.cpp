@@ -136,7 +136,7 @@ Need need_of(const spec::MoELayer& layer, Target target, uint32_t part, uint32_t
     return {Need::unwanted, "the model's experts have no gate"};
   if (role != MOERT_ROLE_BIAS) return {};
   if (!layer.bias) return {Need::unwanted, "the model's experts have no biases"};
-  return {target == Target::shared ? Need::optional : Need::needed, ""};
+  return {};
 }
 
 std::vector<std::vector<int64_t>> expected_shapes(const spec::Model& model,

@@ -124,8 +124,8 @@ typedef struct moert_moe_runner {
   moert_code_t (*set_expert_map)(void* self, const moert_tensor_t* map, moert_error_t* error);
   /* Reads the map back into I32 [E, R]. */
   moert_code_t (*expert_map)(void* self, const moert_tensor_t* map, moert_error_t* error);
-  /* Tokens that went to each logical expert since the last reset: I64 [E] on the host. Padded rows
-   * do not count. `reset` 1 sets the counters to 0 after reading. May synchronise. */
+  /* Tokens that went to each logical expert since the last reset: I64 [E] on the host, with zero
+   * experts [routing->num_experts]. Padded rows do not count. `reset` 1 sets the counters to 0 after reading. May synchronise. */
   moert_code_t (*load_statistics)(void* self, const moert_tensor_t* counts, uint32_t reset,
                                   moert_error_t* error);
   /* One expert as a bundle, passed through to the experts (routed_experts.h); NULL if unsupported. */
