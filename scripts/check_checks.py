@@ -10,6 +10,7 @@ from unittest import mock
 import check_docs
 import check_layers
 import check_sizes
+import docs_shown
 
 PROGRAM = """#!/bin/sh
 case "$*" in
@@ -150,7 +151,20 @@ class Docs(Tree):
         return [number for rows in (check_docs.check_links(page, pages, self.root),
                                     check_docs.check_paths(page, self.root),
                                     check_docs.check_commands(page, helps, self.root),
-                                    check_docs.check_outputs(page, helps, self.root)) for number, _ in rows]
+                                    docs_shown.check_outputs(page, helps),
+                                    docs_shown.check_made(page, helps)) for number, _ in rows]
+
+    def updated(self, *lines):
+        """What --update makes of these lines; afterwards there is nothing to be found, nor to be changed."""
+        self.write("a.md", *lines)
+        helps = check_docs.Help(self.root, str(self.root / "build/moert"))
+
+        def update():
+            page = check_docs.Page(pathlib.PurePosixPath("a.md"), (self.root / "a.md").read_text())
+            return docs_shown.update(page, helps, self.root), list(docs_shown.check_made(page, helps))
+        self.assertTrue(update()[0])
+        self.assertEqual(update(), (False, []))
+        return (self.root / "a.md").read_text().splitlines()
 
     def test_links(self):
         self.assertEqual(self.found("# A", "[b](docs/b.md) [b](docs/b.md#two-words-x) [a](#a) [w](https://example.org)"), [])
@@ -175,6 +189,40 @@ class Docs(Tree):
         self.assertEqual(block("layer time", "----- ---", "0   17.25 ms"), [3])
         self.assertEqual(block("layer time", "----- ---"), [3])
         self.assertEqual(block(), [3])
+
+    def test_files(self):
+        def page(printed):
+            return self.found("<!-- file: d/x -->", "```yaml", "a: 1", "```", "<!-- verify -->", "```console",
+                              "$ cat d/x", printed, "```")
+        self.assertEqual(page("a: 1"), [])
+        self.assertEqual(page("b: 1"), [7])
+
+    def test_tables(self):
+        def table(*lines, command="moert list"):
+            return self.found("", f"<!-- table: {command} -->", *lines, "<!-- /table -->")
+        printed = ["layer   time", "-----   ----", "    0   1.5 us"]
+        self.assertEqual(table(*printed), [])
+        self.assertEqual(table("0", command="moert list | grep -c '^0' || true"), [])
+        for lines in (printed[:-1], [*printed, ""], [*printed[:2], "    0   2.5 us"], printed[::-1]):
+            with self.subTest(lines=lines):
+                self.assertEqual(table(*lines), [3])
+        self.assertEqual(table(command="moert list | grep -c '^0'"), [3])
+        self.assertEqual(self.found("<!-- table: moert list -->", *printed), [1])
+        self.assertEqual(self.found("```text", "<!-- table: moert list -->", "```"), [])
+
+    def test_counts(self):
+        self.assertEqual(self.found("3<!-- = moert list | wc -l --> and 1<!-- = moert list | grep -c us -->"), [])
+        self.assertEqual(self.found("3<!-- = moert list | wc -l --> and 2<!-- = moert list | grep -c us -->"), [1])
+        self.assertEqual(self.found("", "30<!-- = moert list | wc -l -->"), [2])
+
+    def test_update(self):
+        self.assertEqual(self.updated("a 7<!-- = moert list | wc -l --> b 1234<!-- = echo 5 -->", "",
+                                      "<!-- table: moert list -->", "gone", "gone", "<!-- /table -->", "c"),
+                         ["a 3<!-- = moert list | wc -l --> b 5<!-- = echo 5 -->", "",
+                          "<!-- table: moert list -->", "layer   time", "-----   ----", "    0   1.5 us",
+                          "<!-- /table -->", "c"])
+        self.assertEqual(self.updated("1<!-- = echo 5 -->", "<!-- table: moert list -->", "<!-- /table -->")[2:],
+                         ["layer   time", "-----   ----", "    0   1.5 us", "<!-- /table -->"])
 
 
 if __name__ == "__main__":

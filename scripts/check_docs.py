@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the Markdown files: links, paths, commands, and outputs that they show.
+"""Checks the Markdown files: links, paths, commands, and what they show of the program's output.
 
 Links       relative links and their #anchors lead somewhere; so does `a/path` in backticks that begins
             with a folder of the project.
@@ -8,7 +8,10 @@ Commands    in fenced blocks, and in backticks: scripts/NAME exists, a subcomman
 Outputs     a ```console block directly after the comment <!-- verify --> is run: each `$ ` line, from
             the top folder, with the built program in PATH. What it prints on stdout must be what stands
             below it; numbers, runs of blanks and lengths of rules may differ. A line `...` stands for
-            any lines.
+            any lines. On a page with blocks directly after comments <!-- file: NAME -->, it is run in a
+            folder with these files instead.
+Made parts  the lines between <!-- table: COMMAND --> and <!-- /table --> are what COMMAND prints, and so
+            is the number directly before <!-- = COMMAND -->, digit by digit. --update writes them anew.
 """
 import argparse
 import os
@@ -17,16 +20,17 @@ import re
 import shlex
 import subprocess
 
+import docs_shown
 import project
 
 LINK = re.compile(r"(?<!\\)\[(?:[^\]\[]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 CODE_SPAN = re.compile(r"(`+)(.+?)\1")
 FENCE = re.compile(r"^(\s*)(```+|~~~+)\s*([\w+-]*)")
 PATH = re.compile(r"[\w.@+-]+(?:/[\w.@+-]+)+/?")
+FILE = re.compile(r"<!-- file: (\S+) -->")
 HEADING = re.compile(r"^ {0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 SHELLS = {"", "console", "sh", "bash", "shell"}
 MADE_BY_BUILDING = {"build", "out"}
-NUMBER = re.compile(r"\d+(?:[.,]\d+)*(?:e[+-]?\d+)?")
 
 
 class Page:
@@ -34,7 +38,7 @@ class Page:
 
     def __init__(self, path, text):
         self.path, self.prose, self.blocks = path, [], []
-        fence, block, verify = None, None, False
+        fence, block, comment = None, None, ""
         for number, line in enumerate(text.splitlines(), 1):
             match = FENCE.match(line)
             if fence:
@@ -44,13 +48,14 @@ class Page:
                     block["lines"].append((number, line))
             elif match:
                 fence = match[2]
-                block = {"language": match[3], "line": number, "verify": verify, "lines": []}
+                file = FILE.fullmatch(comment)
+                block = {"language": match[3], "line": number, "verify": comment == "<!-- verify -->",
+                         "file": file[1] if file else None, "lines": []}
                 self.blocks.append(block)
-                verify = False
+                comment = ""
             else:
                 self.prose.append((number, line))
-                if line.strip():
-                    verify = line.strip() == "<!-- verify -->"
+                comment = line.strip() or comment
 
     def anchors(self):
         seen = {}
@@ -66,10 +71,18 @@ class Page:
 
 
 class Help:
-    """The --help texts of the scripts and of the built program, asked for once each."""
+    """The project's scripts and the built program: their --help texts, asked for once each, and what
+    commands print that stand in documents."""
 
     def __init__(self, root, program):
         self.root, self.program, self.texts = root, program, {}
+
+    def run(self, command, folder=None):
+        """A shell line with the program in PATH, from the top folder or another."""
+        environment = dict(os.environ, NO_COLOR="1", LC_ALL="C.UTF-8",
+                           PATH=f"{pathlib.Path(self.program).parent}:{os.environ['PATH']}")
+        return subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder or self.root,
+                              env=environment, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
 
     def text(self, command):
         key = tuple(command)
@@ -194,53 +207,9 @@ def check_commands(page, helps, root):
                 yield from ((number, why) for why in check_moert(words, helps))
 
 
-def collapse(line):
-    line = re.sub(r"([-=─━═])\1{2,}", r"\1\1\1", line)
-    return re.sub(r"\s+", " ", NUMBER.sub("N", line)).strip()
-
-
-def matches(expected, actual):
-    """Whether the lines agree, where an expected `...` stands for any lines."""
-    pattern = "".join(r"(?:.*\n)*?" if line == "..." else re.escape(line) + r"\n" for line in expected)
-    return re.fullmatch(pattern, "".join(line + "\n" for line in actual)) is not None
-
-
-def trimmed(lines):
-    lines = [collapse(line) for line in lines]
-    while lines and not lines[-1]:
-        lines.pop()
-    return lines
-
-
-def check_outputs(page, helps, root):
-    for block in page.blocks:
-        if not block["verify"]:
-            continue
-        if not helps.program:
-            yield block["line"], "this block is to be verified, but there is no built program; see --program"
-            continue
-        runs = []
-        for number, line in block["lines"]:
-            if line.startswith("$ "):
-                runs.append((number, line[2:], []))
-            elif runs:
-                runs[-1][2].append(line)
-        if block["language"] != "console" or not runs:
-            yield block["line"], "a block to verify is ```console and begins with a `$ ` line"
-        environment = dict(os.environ, NO_COLOR="1", LC_ALL="C.UTF-8",
-                           PATH=f"{pathlib.Path(helps.program).parent}:{os.environ['PATH']}")
-        for number, command, lines in runs:
-            done = subprocess.run(["bash", "-c", command], cwd=root, env=environment, capture_output=True,
-                                  text=True, timeout=300, stdin=subprocess.DEVNULL)
-            expected, actual = trimmed(lines), trimmed(done.stdout.splitlines())
-            if not matches(expected, actual):
-                wanted = [line for line in expected if line != "..." and line not in actual]
-                extra = [line for line in actual if line not in expected] if "..." not in expected else []
-                detail = "".join(f"\n  - {line}" for line in wanted) + "".join(f"\n  + {line}" for line in extra)
-                detail = detail or "\n  the lines come in another order, or another number of times"
-                if done.returncode:
-                    detail += f"\n  exit code {done.returncode}: {done.stderr.strip()[-400:]}"
-                yield number, f"`{command}` prints something else (numbers shown as N):{detail}"
+def read_pages(root):
+    return {str(path): Page(path, (root / path).read_text(encoding="utf-8"))
+            for path in project.files((".md",), root)}
 
 
 def main():
@@ -248,6 +217,7 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=project.ROOT, help="the project to check")
     parser.add_argument("--program", type=pathlib.Path,
                         help="the built moert (default: the one in build/test or build/run, if any)")
+    parser.add_argument("--update", action="store_true", help="first write the made parts anew")
     arguments = parser.parse_args()
     root, program = arguments.root.resolve(), arguments.program
     if program is None:
@@ -256,16 +226,23 @@ def main():
     elif not program.is_file():
         parser.error(f"there is no {program}")
     helps = Help(root, str(program.resolve()) if program else None)
-    pages = {str(path): Page(path, (root / path).read_text(encoding="utf-8"))
-             for path in project.files((".md",), root)}
+    pages = read_pages(root)
+    if arguments.update:
+        if not program:
+            parser.error("--update needs a built program; see --program")
+        for name in [name for name, page in pages.items() if docs_shown.update(page, helps, root)]:
+            print(f"updated {name}")
+        pages = read_pages(root)
     found = []
     for name, page in pages.items():
         for rows in (check_links(page, pages, root), check_paths(page, root),
-                     check_commands(page, helps, root), check_outputs(page, helps, root)):
+                     check_commands(page, helps, root), docs_shown.check_outputs(page, helps), docs_shown.check_made(page, helps)):
             found += [f"{name}:{number}: {why}" for number, why in rows]
     verified = sum(block["verify"] for page in pages.values() for block in page.blocks)
+    made = sum(1 for page in pages.values() for _ in docs_shown.made_parts(page))
     missing = "" if program else "; no built program, so its commands were not looked up"
-    project.finish(found, f"links and commands of {len(pages)} pages, {verified} shown outputs{missing}")
+    project.finish(found, f"links and commands of {len(pages)} pages, {verified} shown outputs, "
+                          f"{made} made parts{missing}")
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ ExpertSpace::Tensor ExpertSpace::tensor(uint32_t part) const {
     case MOERT_PART_LATENT_DOWN: return {"latent down", MOERT_LAYER_LATENT, width_, hidden_};
     case MOERT_PART_LATENT_UP: return {"latent up", MOERT_LAYER_LATENT, hidden_, width_};
     case MOERT_PART_EXPERT_NORM:
-      return {"expert norm", MOERT_LAYER_NORM_IN | MOERT_LAYER_NORM_OUT, 1, width_};
-    case MOERT_PART_OUTPUT_BIAS: return {"output bias", MOERT_LAYER_OUTPUT_BIAS, 1, hidden_};
+      return {"expert norm", MOERT_LAYER_NORM_IN | MOERT_LAYER_NORM_OUT, 0, width_};
+    case MOERT_PART_OUTPUT_BIAS: return {"output bias", MOERT_LAYER_OUTPUT_BIAS, 0, hidden_};
     default:
       throw PluginError(MOERT_INVALID_ARGUMENT,
                         "part " + std::to_string(part) + " is no tensor of a layer");
@@ -76,7 +76,7 @@ void ExpertSpace::load(const moert_piece_t& piece) {
   std::vector<float>* const to[] = {&down_, &up_, &norm_, &bias_};
   std::vector<float>& values = *to[piece.part - MOERT_PART_LATENT_DOWN];
   if (!values.empty()) throw PluginError(MOERT_ALREADY_EXISTS, what + " was loaded before");
-  if (wanted.rows == 1) {
+  if (wanted.rows == 0) {
     expect_tensor(piece.tensor, wanted.name, piece.tensor != nullptr ? piece.tensor->dtype : 0,
                   {wanted.cols});
     values = plain(*piece.tensor, wanted.cols);
@@ -114,21 +114,18 @@ void ExpertSpace::normalize(double* row) const {
     row[i] *= factor * static_cast<double>(norm_[static_cast<size_t>(i)]);
 }
 
-void ExpertSpace::enter(const moert_tensor_t& rows, const moert_tensor_t& expert_rows) const {
-  host_.parallel_for(rows.shape[0], 1, [&](int64_t begin, int64_t end, int32_t) {
-    std::vector<double> x(static_cast<size_t>(hidden_)), z(static_cast<size_t>(width_));
+void ExpertSpace::enter(const moert_tensor_t& rows, const moert_tensor_t& expert_rows,
+                        double* scratch_of_all) const {
+  host_.parallel_for(rows.shape[0], 1, [&](int64_t begin, int64_t end, int32_t worker) {
+    double* x = scratch_of_all + worker * scratch();
+    double* z = (flags_ & MOERT_LAYER_LATENT) != 0 ? x + hidden_ : x;
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t c = 0; c < hidden_; ++c)
-        x[static_cast<size_t>(c)] =
-            static_cast<double>(read_f32(rows, t * rows.strides[0] + c * rows.strides[1]));
-      if ((flags_ & MOERT_LAYER_LATENT) != 0)
-        multiply(down_, x.data(), width_, hidden_, z.data());
-      else
-        z = x;
-      if ((flags_ & MOERT_LAYER_NORM_IN) != 0) normalize(z.data());
+        x[c] = static_cast<double>(read_f32(rows, t * rows.strides[0] + c * rows.strides[1]));
+      if (z != x) multiply(down_, x, width_, hidden_, z);
+      if ((flags_ & MOERT_LAYER_NORM_IN) != 0) normalize(z);
       for (int64_t c = 0; c < width_; ++c)
-        write_f32(expert_rows, t * expert_rows.strides[0] + c,
-                  static_cast<float>(z[static_cast<size_t>(c)]));
+        write_f32(expert_rows, t * expert_rows.strides[0] + c, static_cast<float>(z[c]));
     }
   });
 }

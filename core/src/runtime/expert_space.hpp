@@ -26,8 +26,11 @@ class ExpertSpace {
   bool has_input() const { return (flags_ & (MOERT_LAYER_LATENT | MOERT_LAYER_NORM_IN)) != 0; }
   bool has_output() const { return flags_ != 0; }
 
-  // Rows for the experts, [T, width], rounded once to their dtype.
-  void enter(const moert_tensor_t& rows, const moert_tensor_t& expert_rows) const;
+  // Numbers of scratch that a worker needs for enter and leave.
+  int64_t scratch() const { return hidden_ + width_; }
+  // Rows for the experts, [T, width], rounded once to their dtype. `scratch` is every worker's, one
+  // after the other.
+  void enter(const moert_tensor_t& rows, const moert_tensor_t& expert_rows, double* scratch) const;
   // One row [hidden] of what the experts gave together, [width], before the routed scale; then the
   // scale and the output bias. `scratch` holds width numbers.
   void leave(const float* given, double scale, double* scratch, double* row) const;
@@ -36,7 +39,7 @@ class ExpertSpace {
   struct Tensor {
     const char* name;
     uint32_t needed_by;  // flags
-    int64_t rows, cols;
+    int64_t rows, cols;  // rows 0: a vector
   };
   Tensor tensor(uint32_t part) const;
   void normalize(double* row) const;

@@ -10,6 +10,7 @@ namespace moert::runtime {
 ForwardContext::ForwardContext(const Model& model, int64_t max_tokens)
     : model_(model),
       max_tokens_(max_tokens),
+      vocabulary_(model.vocabulary()),
       hidden_(model.device()),
       out_(model.device()),
       logits_(model.device()),
@@ -60,6 +61,13 @@ void ForwardContext::set_hidden(const void* hidden, int64_t tokens) {
 
 void ForwardContext::set_token_ids(const int64_t* token_ids) {
   has_token_ids_ = token_ids != nullptr;
+  for (int64_t t = 0; has_token_ids_ && vocabulary_ != 0 && t < tokens_; ++t)
+    if (token_ids[t] < -1 || token_ids[t] >= vocabulary_)
+      throw Error(Fault::usage,
+                  "token id " + std::to_string(token_ids[t]) + " of row " + std::to_string(t) +
+                      " is not below " + std::to_string(vocabulary_) +
+                      ", the rows of the model's routing tables",
+                  "forward", "give the ids of the model's own tokenizer");
   if (has_token_ids_)
     model_.device().copy_to_device(token_ids_.data(), token_ids,
                                    static_cast<uint64_t>(tokens_) * sizeof(int64_t));

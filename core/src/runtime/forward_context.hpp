@@ -26,8 +26,9 @@ class ForwardContext {
   // Rows to the device; `hidden` is [tokens, H] of the model's dtype. Throws Error(usage) beyond
   // max_tokens.
   void set_hidden(const void* hidden, int64_t tokens);
-  // The rows' token numbers on the host, for layers that route by them; nullptr: there are none. Lasts
-  // until the next set_hidden.
+  // The rows' token numbers on the host, for layers that route by them; -1 in rows without a token.
+  // nullptr: there are none. Lasts until the next set_hidden. Throws Error(usage) for a number that
+  // the model's tables do not know.
   void set_token_ids(const int64_t* token_ids);
   // Enqueues one layer. `forced_ids` [tokens, k] on the host or nullptr (replay; rows of -1 route);
   // `valid` [tokens] on the host or nullptr (0: padded row).
@@ -49,7 +50,7 @@ class ForwardContext {
                   std::initializer_list<int64_t> shape) const;
 
   const Model& model_;
-  int64_t max_tokens_, tokens_ = 0;
+  int64_t max_tokens_, vocabulary_, tokens_ = 0;
   bool has_token_ids_ = false;
   DeviceMemory hidden_, out_, logits_, ids_, weights_, margins_, forced_, valid_, token_ids_,
       workspace_;

@@ -104,6 +104,17 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
 
 Model::~Model() = default;
 
+int64_t Model::vocabulary() const {
+  int64_t least = 0;
+  for (size_t i = 0; i < plan_.layers.size(); ++i)
+    for (const weights::Source& source : plan_.layers[i].sources)
+      if (source.target == spec::Target::router && source.part == MOERT_ROUTER_TOKEN_TABLE &&
+          spec_.layers[i].routing.method == "hash" &&
+          (least == 0 || source.tensor->shape[0] < least))
+        least = source.tensor->shape[0];
+  return least;
+}
+
 std::string Model::simulated() const {
   if (spec_.layers.empty()) return {};
   const spec::Routing& routing = spec_.layers.front().routing;

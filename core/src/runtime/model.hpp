@@ -60,6 +60,8 @@ class Model {
   size_t num_layers() const { return spec_.layers.size(); }
   const spec::MoELayer& layer(size_t index) const { return spec_.layers.at(index); }
   const Runner& runner(size_t index) const { return runners_.at(index); }
+  // Token numbers that every table of a layer that routes by them knows; 0: no layer does.
+  int64_t vocabulary() const;
   // Index of the model's own layer number, or -1.
   int64_t index_of(int64_t layer_id) const;
 

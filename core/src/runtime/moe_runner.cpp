@@ -148,7 +148,7 @@ MoERunner::Workspace MoERunner::carve(void* memory, uint64_t bytes, int64_t toke
   if (space_.has_input()) ws.expert_in = take(count * dtype_bytes(dtype_, space_.width()));
   if (rounds_later_) {
     ws.routed_out = static_cast<float*>(take(count * width * sizeof(float)));
-    const auto scratch = static_cast<uint64_t>(hidden_size_) + width;
+    const auto scratch = static_cast<uint64_t>(space_.scratch());
     ws.rows = static_cast<double*>(
         take(static_cast<uint64_t>(host_.num_threads()) * scratch * sizeof(double)));
   }
@@ -193,7 +193,7 @@ void MoERunner::run_experts(const moert_runner_args_t& args, const Workspace& ws
   const TensorView local(ws.local_ids, MOERT_DTYPE_I32, {tokens, top_k_});
   const TensorView inner(ws.expert_in, dtype_, {tokens, space_.width()});
   const TensorView routed(ws.routed_out, MOERT_DTYPE_F32, {tokens, space_.width()});
-  if (space_.has_input()) space_.enter(*args.hidden, *inner.get());
+  if (space_.has_input()) space_.enter(*args.hidden, *inner.get(), ws.rows);
   const moert_experts_args_t experts = {sizeof experts,
                                         0,
                                         args.stream,
@@ -264,7 +264,7 @@ const moert_tensor_t* MoERunner::local_ids(const moert_runner_args_t& args,
 
 void MoERunner::combine(const moert_runner_args_t& args, const Workspace& ws,
                         int64_t tokens) const {
-  const int64_t scratch = hidden_size_ + space_.width();
+  const int64_t scratch = space_.scratch();
   host_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int32_t worker) {
     for (int64_t t = begin; t < end; ++t) combine_row(args, ws, t, ws.rows + worker * scratch);
   });

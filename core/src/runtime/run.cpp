@@ -199,8 +199,7 @@ class Execution {
     const weights::TensorInfo& info = *inputs_.hidden[index];
     report.tokens = info.shape[0];
     context_.set_hidden(inputs_.file.view(info).get()->data, report.tokens);
-    const std::vector<int64_t>& token_ids = inputs_.token_ids[index];
-    context_.set_token_ids(token_ids.empty() ? nullptr : token_ids.data());
+    set_token_ids(index);
     for (int64_t i = 0; i < run_.repeat; ++i) {
       poll_();
       context_.synchronize();
@@ -220,6 +219,16 @@ class Execution {
         capture::count_load(layer.routing.ids, model_.layer(index).routing.rows());
     report.load = capture::summarize_load(report.expert_tokens);
     if (golden_) compare(index, report, layer);
+  }
+
+  // What the file has wrong is the file's fault, not the caller's.
+  void set_token_ids(size_t index) {
+    const std::vector<int64_t>& ids = inputs_.token_ids[index];
+    try {
+      context_.set_token_ids(ids.empty() ? nullptr : ids.data());
+    } catch (const Error& error) {
+      throw Error(Fault::input, error.problem(), inputs_.file.path().string(), error.remedy());
+    }
   }
 
   void compare(size_t index, LayerReport& report, const Outputs::Layer& layer) const {

@@ -224,8 +224,9 @@ void Accounting::find_ambiguous(size_t layer_index, const std::vector<LayoutCoun
     if (other == chosen || counts[other].fitting != counts[chosen].fitting) continue;
     for (const spec::TensorRule& a : tensors_.experts[chosen].rules) {
       for (const spec::TensorRule& b : tensors_.experts[other].rules) {
-        if (a.pattern != b.pattern || (a.transposed == b.transposed && a.parts == b.parts))
-          continue;
+        const bool same =
+            a.transposed == b.transposed && a.interleaved == b.interleaved && a.parts == b.parts;
+        if (a.pattern != b.pattern || same) continue;
         plan_.findings.push_back({Finding::misshapen,
                                   expand(a, layer(static_cast<uint32_t>(layer_index)).layer_id, 0),
                                   "fits the layouts '" + tensors_.experts[chosen].name + "' and '" +
@@ -311,7 +312,10 @@ bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
   const auto shapes = expected_shapes(model_, layer(hit.layer), rule);
   const std::string is = "is " + std::string(dtype_name(info.dtype)) + " " + text(info.shape);
   if (!shape_fits(hit, rule)) {
-    found(Finding::misshapen, hit.tensor, is + ", expected " + text(shapes.front()));
+    std::string wanted = text(shapes.front());
+    if (const size_t any = wanted.find("-1"); any != std::string::npos)
+      wanted.replace(any, 2, "any");
+    found(Finding::misshapen, hit.tensor, is + ", expected " + wanted);
     return false;
   }
   const bool plain = info.dtype >= MOERT_DTYPE_F64 && info.dtype <= MOERT_DTYPE_BF16;
