@@ -27,8 +27,10 @@ std::string text_of(double value) {
   return text.str();
 }
 
-const std::vector<LayerFact>& layer_facts() {
-  static const std::vector<LayerFact> facts = {
+using LayerFacts = std::vector<LayerFact>;
+
+LayerFacts expert_facts() {
+  return {
       {"num_experts", [](const MoELayer& l) { return std::to_string(l.routing.num_experts); }},
       {"zero_experts", [](const MoELayer& l) { return std::to_string(l.routing.zero_experts); }},
       {"top_k", [](const MoELayer& l) { return std::to_string(l.routing.top_k); }},
@@ -44,6 +46,11 @@ const std::vector<LayerFact>& layer_facts() {
       {"expert_norm", [](const MoELayer& l) { return l.expert_norm; }},
       {"expert_norm_eps", [](const MoELayer& l) { return text_of(l.expert_norm_eps); }},
       {"output_bias", [](const MoELayer& l) { return text_of(l.output_bias); }},
+  };
+}
+
+LayerFacts routing_facts() {
+  return {
       {"routing_method", [](const MoELayer& l) { return l.routing.method; }},
       {"scoring", [](const MoELayer& l) { return l.routing.scoring; }},
       {"logit_scale", [](const MoELayer& l) { return text_of(l.routing.logit_scale); }},
@@ -70,6 +77,11 @@ const std::vector<LayerFact>& layer_facts() {
       {"num_groups", [](const MoELayer& l) { return std::to_string(l.routing.num_groups); }},
       {"top_groups", [](const MoELayer& l) { return std::to_string(l.routing.top_groups); }},
       {"group_score", [](const MoELayer& l) { return l.routing.group_score; }},
+  };
+}
+
+LayerFacts shared_facts() {
+  return {
       {"shared_count",
        [](const MoELayer& l) { return std::to_string(l.shared ? l.shared->count : 0); }},
       {"shared_width",
@@ -86,6 +98,15 @@ const std::vector<LayerFact>& layer_facts() {
        }},
       {"scheme", [](const MoELayer& l) { return l.scheme; }},
   };
+}
+
+const LayerFacts& layer_facts() {
+  static const LayerFacts facts = [] {
+    LayerFacts all;
+    for (const LayerFacts& part : {expert_facts(), routing_facts(), shared_facts()})
+      all.insert(all.end(), part.begin(), part.end());
+    return all;
+  }();
   return facts;
 }
 
