@@ -78,16 +78,18 @@ Source source(const moert_tensor_t* t, const char* name, uint32_t dtype, int64_t
   return {t};
 }
 
-// Copies row `row` of ids and throws for one that is no expert.
-void copy_ids(const Source& from, int64_t row, int64_t num_experts, std::vector<int32_t>& to) {
+// Copies row `row` of ids and throws for one that is no expert. False: a row without a token, of -1 alone.
+bool copy_ids(const Source& from, int64_t row, int64_t num_experts, std::vector<int32_t>& to) {
+  for (size_t j = 0; j < to.size(); ++j) to[j] = from.at<int32_t>(row, static_cast<int64_t>(j));
+  if (std::all_of(to.begin(), to.end(), [](int32_t id) { return id == -1; })) return false;
   for (size_t j = 0; j < to.size(); ++j) {
-    to[j] = from.at<int32_t>(row, static_cast<int64_t>(j));
     if (to[j] < 0 || to[j] >= num_experts)
       throw PluginError(MOERT_INVALID_ARGUMENT,
                         "ids[" + std::to_string(row) + ", " + std::to_string(j) + "] is " +
                             std::to_string(to[j]) + ", expected an expert below " +
                             std::to_string(num_experts));
   }
+  return true;
 }
 
 }  // namespace
@@ -180,7 +182,7 @@ void Memory::record(const moert_capture_record_t& record) {
   std::vector<float> row_weights(static_cast<size_t>(k));
   for (int64_t t = 0; t < tokens; ++t) copy_ids(ids, t, store.num_experts(), row_ids);
   for (int64_t t = 0; t < tokens; ++t) {
-    copy_ids(ids, t, store.num_experts(), row_ids);
+    if (!copy_ids(ids, t, store.num_experts(), row_ids)) continue;  // stays absent
     for (int64_t j = 0; store.has_weights() && j < k; ++j)
       row_weights[static_cast<size_t>(j)] = weights.at<float>(t, j);
     const float margin = store.has_margins() ? margins.at<float>(t, 0) : 0.0f;

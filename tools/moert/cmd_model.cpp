@@ -229,6 +229,22 @@ int inspect_file(const Options& options, Console& console) {
   return 0;
 }
 
+int inspect_dense(const Options& options, Console& console, const spec::Model& model) {
+  if (options.json) {
+    Json json = json_document(options.command);
+    json["model"] = facts_json(model_facts(model));
+    json["layers"] = Json::array();
+    print_json(console, json);
+    return 0;
+  }
+  print_facts(console, "model", model_facts(model));
+  console.line();
+  console.line(model.family.empty()
+                   ? "taken for a dense model: no known key of its config speaks of experts"
+                   : "a dense model: it has no MoE layers, and nothing of it would be loaded");
+  return 0;
+}
+
 // A model whose tensors no family names: its facts and the reason.
 int inspect_unknown(const Options& options, Console& console, const spec::Model& model) {
   if (options.json) {
@@ -258,23 +274,15 @@ int cmd_model_inspect(const Options& options, Console& console) {
   if (options.target.ends_with(".safetensors")) return inspect_file(options, console);
   const config::Families families = load_families(options);
   const spec::Model model = read_target(options, families);
-  if (model.layers.empty()) {
-    if (options.json) {
-      Json json = json_document(options.command);
-      json["model"] = facts_json(model_facts(model));
-      json["layers"] = Json::array();
-      print_json(console, json);
-      return 0;
-    }
-    print_facts(console, "model", model_facts(model));
-    console.line();
-    console.line("a dense model: it has no MoE layers, and nothing of it would be loaded");
-    return 0;
-  }
-  if (model.family.empty()) return inspect_unknown(options, console, model);
+  if (model.family.empty())
+    return model.layers.empty() ? inspect_dense(options, console, model)
+                                : inspect_unknown(options, console, model);
   const spec::Tensors rules = families.tensors(model);
   const Checkpoint checkpoint(model.checkpoint);
   const weights::Plan plan = weights::make_plan(model, rules, checkpoint);
+  // A dense model is not accounted for, unless its tensors or its config speak of experts.
+  if (model.layers.empty() && !model.speaks_of_experts && plan.of_dense_layers == 0)
+    return inspect_dense(options, console, model);
   return print_plan(options, console, model, checkpoint, plan);
 }
 

@@ -7,6 +7,7 @@
 #include "config/head.hpp"
 #include "config/json_config.hpp"
 #include "config/resolve.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 namespace {
@@ -14,9 +15,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-// Tensors of layers that the model does not have are ignored for so many layers after the last: more
-// than any release has multi-token prediction layers.
-constexpr int64_t kExtraLayers = 8;
 constexpr std::string_view kExtraLayer = "{extra_layer}";
 
 std::vector<fs::path> yaml_files(const fs::path& folder) {
@@ -33,10 +31,32 @@ std::vector<fs::path> yaml_files(const fs::path& folder) {
   return result;
 }
 
-// Hugging Face's name, or the one of vendors' own files.
-fs::path config_file(const fs::path& checkpoint) {
-  const fs::path usual = checkpoint / "config.json", vendors = checkpoint / "params.json";
-  return !fs::exists(usual) && fs::exists(vendors) ? vendors : usual;
+// Hugging Face's config.json, or a vendor's own params.json where that alone is there, or alone is of a
+// known family.
+fs::path config_file(const fs::path& checkpoint, const FamilySet& families) {
+  fs::path usual = checkpoint / "config.json", vendors = checkpoint / "params.json";
+  if (!fs::exists(vendors)) return usual;
+  if (!fs::exists(usual)) return vendors;
+  const auto is_claimed = [&](const fs::path& file) {
+    const Json config = read_config_json(file);
+    return families.match(scopes_of(config, families.nested_keys()), file.string()) != nullptr;
+  };
+  return !is_claimed(usual) && is_claimed(vendors) ? vendors : usual;
+}
+
+// A part of another type would be passed over, and the model with it.
+void require_objects(const Json& config, const std::vector<std::string>& nested,
+                     const std::string& place) {
+  for (const std::string& key : nested) {
+    const Json* part = value_at(config, key);
+    if (part != nullptr && !part->is_object() && !part->is_null())
+      throw Error(Fault::usage, key + " is " + shortened(part->dump(), 60) + ", expected an object",
+                  place, "the language model's keys stand there");
+  }
+}
+
+bool is_of_extra_layers(const spec::TensorRule& rule) {
+  return rule.pattern.find(kExtraLayer) != std::string::npos;
 }
 
 }  // namespace
@@ -71,19 +91,23 @@ std::vector<FamilyInfo> Families::list() const {
 }
 
 spec::Tensors Families::tensors(const std::string& family) const {
-  spec::Tensors tensors = impl_->set.named(family).tensors;
-  std::erase_if(tensors.others, [](const spec::TensorRule& rule) {
-    return rule.pattern.find(kExtraLayer) != std::string::npos;
-  });
+  spec::Tensors tensors = impl_->set.tensors(family);
+  std::erase_if(tensors.others, is_of_extra_layers);
   return tensors;
 }
 
 spec::Tensors Families::tensors(const spec::Model& model) const {
-  spec::Tensors tensors = this->tensors(model.family);
-  for (const spec::TensorRule& rule : impl_->set.named(model.family).tensors.others) {
+  spec::Tensors tensors = impl_->set.tensors(model.family);
+  std::vector<spec::TensorRule> rules;
+  rules.swap(tensors.others);
+  for (const spec::TensorRule& rule : rules) {
+    if (!is_of_extra_layers(rule)) {
+      tensors.others.push_back(rule);
+      continue;
+    }
     const size_t at = rule.pattern.find(kExtraLayer);
-    if (at == std::string::npos) continue;
-    for (int64_t layer = model.num_layers; layer < model.num_layers + kExtraLayers; ++layer) {
+    const int64_t end = model.num_layers + model.extra_layers;
+    for (int64_t layer = model.num_layers; layer < end; ++layer) {
       tensors.others.push_back(rule);
       tensors.others.back().pattern.replace(at, kExtraLayer.size(), std::to_string(layer));
     }
@@ -92,7 +116,7 @@ spec::Tensors Families::tensors(const spec::Model& model) const {
 }
 
 spec::Model Families::resolve(const fs::path& checkpoint) const {
-  const fs::path file = config_file(checkpoint);
+  const fs::path file = config_file(checkpoint, impl_->set);
   const Json config = read_config_json(file);
   const Family* family =
       impl_->set.match(scopes_of(config, impl_->set.nested_keys()), file.string());
@@ -107,6 +131,7 @@ spec::Model Families::resolve(const fs::path& checkpoint) const {
         file.filename().string() + (by_keys ? ": its keys" : ": model_type or architectures");
   }
   const Family any = family == nullptr ? impl_->set.general() : *family;
+  require_objects(config, any.nested, file.string());
   const std::vector<Scope> scopes = scopes_of(config, any.nested);
   if (!impl_->set.has_experts(scopes) || says_dense(any, scopes, file.string())) {
     resolve_dense(model, any, scopes, file.string());

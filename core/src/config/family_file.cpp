@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "config/head.hpp"
-#include "config/quantities.hpp"
 #include "config/table.hpp"
 
 namespace moert::config {
@@ -23,16 +22,16 @@ std::vector<std::string> texts(const YamlNode* list) {
   return result;
 }
 
-void read_quantities(const YamlNode& document, Family& family) {
-  for (const Quantity& q : quantities()) {
-    const std::string name(q.name);
-    if (const YamlNode* spellings = at(document, "spec.spellings." + name))
-      family.spellings[name] = texts(spellings);
-    if (const YamlNode* value = at(document, "spec.defaults." + name))
-      family.defaults[name] = {*value, "family " + family.name};
-    if (const YamlNode* words = at(document, "spec.words." + name))
-      for (const YamlNode& word : words->items) family.words[name][word.key] = word;
-  }
+void read_quantities(const YamlNode& spec, Family& family) {
+  if (const YamlNode* spellings = spec.find("spellings"))
+    for (const YamlNode& quantity : spellings->items)
+      family.spellings[quantity.key] = texts(&quantity);
+  if (const YamlNode* defaults = spec.find("defaults"))
+    for (const YamlNode& value : defaults->items)
+      family.defaults[value.key] = {value, "family " + family.name};
+  if (const YamlNode* words = spec.find("words"))
+    for (const YamlNode& quantity : words->items)
+      for (const YamlNode& word : quantity.items) family.words[quantity.key][word.key] = word;
 }
 
 }  // namespace
@@ -60,8 +59,9 @@ Family read_family(const std::filesystem::path& file) {
   family.layer_rules = texts(spec.find("layers"));
   if (const YamlNode* refuse = spec.find("refuse"))
     for (const YamlNode& item : refuse->items)
-      family.refused.emplace_back(item.find("key")->text, item.find("reason")->text);
-  read_quantities(document, family);
+      family.refused.push_back(
+          {item.find("key")->text, item.find("reason")->text, texts(item.find("unless"))});
+  read_quantities(spec, family);
   if (const YamlNode* tensors = spec.find("tensors")) family.tensors = read_tensors(*tensors);
   return family;
 }

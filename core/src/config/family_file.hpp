@@ -35,8 +35,12 @@ struct Family {
   std::vector<std::string> layer_rules;  // quantities that say which layers are dense
   std::vector<std::string> required;     // quantities of which no default counts
   std::vector<std::string> roots;        // what {root} stands for in tensor names
-  std::vector<std::pair<std::string, std::string>> refused;  // config key -> reason
-  spec::Tensors tensors;                                     // names still with {root}
+  struct Refusal {
+    std::string key, reason;
+    std::vector<std::string> harmless;  // values, as JSON writes them, that ask for nothing
+  };
+  std::vector<Refusal> refused;
+  spec::Tensors tensors;  // names still with {root}
 };
 
 Family read_family(const std::filesystem::path& file);

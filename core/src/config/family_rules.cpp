@@ -31,6 +31,7 @@ constexpr Number kLayerTensors[] = {{"latent_down", MOERT_PART_LATENT_DOWN},
                                     {"expert_norm", MOERT_PART_EXPERT_NORM},
                                     {"output_bias", MOERT_PART_OUTPUT_BIAS}};
 constexpr std::string_view kRoot = "{root}";
+constexpr const char* kDenseLayer = "{dense_layer}";
 
 template <size_t N>
 uint32_t number_of(const Number (&table)[N], const std::string& word) {
@@ -154,15 +155,30 @@ void read_shared(const YamlNode* list, spec::Tensors& tensors) {
   }
 }
 
+// Whoever accounts for tensors reads the number right after the text that is spelt out.
+void bind_to_dense_layers(const YamlNode& name, spec::TensorRule* rule) {
+  const size_t at = rule->pattern.find(kDenseLayer);
+  if (at == std::string::npos) return;
+  std::string before = rule->pattern.substr(0, at);
+  if (before.starts_with(kRoot)) before.erase(0, kRoot.size());
+  if (before.find_first_of("*{") != std::string::npos)
+    fail_at(name.place(), "more than {root} stands before {dense_layer} in '" + name.text + "'",
+            "spell out what comes before the layer's number");
+  rule->pattern.replace(at, std::string_view(kDenseLayer).size(), "{layer}");
+  rule->dense_only = true;
+}
+
 void read_ignored(const YamlNode* list, spec::Tensors& tensors) {
   if (list == nullptr) return;
   for (const YamlNode& item : list->items) {
     for (const YamlNode& name : item.find("names")->items) {
-      check_name(name, name.text, {"{root}", "{layer}", "{expert}", "{extra_layer}"}, true);
+      check_name(name, name.text, {"{root}", "{layer}", "{expert}", kDenseLayer, "{extra_layer}"},
+                 true);
       spec::TensorRule rule;
       rule.target = spec::Target::ignore;
       rule.pattern = name.text;
       rule.reason = item.find("reason")->text;
+      bind_to_dense_layers(name, &rule);
       tensors.others.push_back(std::move(rule));
     }
   }

@@ -9,6 +9,7 @@
 #include "config/layer_pattern.hpp"
 #include "config/resolve.hpp"
 #include "util/nearest.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 namespace {
@@ -37,6 +38,13 @@ std::vector<std::string> list_of(const Json& object, const char* key) {
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+FamilyDefault assumed(YamlNode::Type type, const std::string& text) {
+  FamilyDefault value{{}, "assumed: neither the file nor a family says it"};
+  value.value.type = type;
+  value.value.text = text;
+  return value;
 }
 
 }  // namespace
@@ -96,7 +104,6 @@ void FamilySet::link() {
     if (const spec::TensorRule* rule = too_wide(family.tensors))
       fail_at(family.place, "the ignore rule '" + rule->pattern + "' would hide tensors of experts",
               "name the parts that are not read, such as {root}layers.{layer}.self_attn.*");
-    family.tensors = with_roots(family.tensors, family.roots);
   }
 }
 
@@ -112,6 +119,11 @@ const Family& FamilySet::named(const std::string& name) const {
   if (found != all_.end() && !found->second.is_abstract) return found->second;
   throw Error(Fault::usage, "unknown family '" + name + "'", "family files",
               suggestion(name, names()));
+}
+
+spec::Tensors FamilySet::tensors(const std::string& name) const {
+  const Family& family = named(name);
+  return with_roots(family.tensors, family.roots);
 }
 
 const Family* FamilySet::claims(const std::string& word,
@@ -194,6 +206,9 @@ Family FamilySet::general() const {
   for (const auto& [name, family] : all_)
     if (family.is_abstract && family.extends.empty()) extend(general, family);
   general.layer_rules = layer_rule_names();
+  // A file that leaves these out is described nevertheless: nothing is computed from it.
+  general.defaults.try_emplace("renormalize", assumed(YamlNode::Type::boolean, "false"));
+  general.defaults.try_emplace("group_score", assumed(YamlNode::Type::string, "max"));
   // Quantities whose spellings the families leave to each other, and whose keys mean one thing only.
   for (const char* quantity :
        {"shared_count", "shared_width", "moe_enabled", "zero_experts", "hash_layers", "latent_size",
@@ -212,9 +227,9 @@ Family FamilySet::general() const {
 std::string FamilySet::unknown_text(const Json& config) const {
   const std::string type = text_of(config, "model_type");
   const std::string said =
-      type.empty() ? "gives no model_type" : "has model_type '" + type.substr(0, 100) + "'";
+      type.empty() ? "gives no model_type" : "has model_type '" + shortened(type, 100) + "'";
   return "the config " + said + " and architectures [" +
-         joined(list_of(config, "architectures")).substr(0, 200) +
+         shortened(joined(list_of(config, "architectures")), 200) +
          "], which no family matches, but it speaks of experts";
 }
 

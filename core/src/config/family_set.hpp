@@ -18,7 +18,8 @@ class FamilySet {
   void add(Family family);
   void link();  // once, after the last add
 
-  const Family& named(const std::string& name) const;  // of those that are not abstract
+  const Family& named(const std::string& name) const;    // of those that are not abstract
+  spec::Tensors tensors(const std::string& name) const;  // of named(), under every root
   std::vector<std::string> names() const;
   std::vector<std::string> nested_keys() const;
   // The family of a config, or nullptr. Throws Error(usage) if its keys contradict each other.

@@ -102,6 +102,12 @@ Table reading_keys() {
       {.path = "spec.refuse[]", .type = Type::map},
       {.path = "spec.refuse[].key", .required = true, .doc = "the key; dots go into nested maps"},
       {.path = "spec.refuse[].reason", .required = true, .doc = "what it asks for"},
+      {.path = "spec.refuse[].unless",
+       .type = Type::list,
+       .fallback = "[]",
+       .unique = true,
+       .doc = "further values, in quotes as JSON writes them, that ask for nothing"},
+      {.path = "spec.refuse[].unless[]"},
   };
 }
 
@@ -169,13 +175,14 @@ Table quantity_keys() {
   for (const Quantity& q : quantities())
     if (q.kind != QuantityKind::layer_list && q.kind != QuantityKind::layer_words)
       table.push_back(value_key(q, "spec.defaults." + std::string(q.name)));
-  table.push_back({.path = "spec.words",
-                   .type = Type::map,
-                   .doc = "for each quantity that is a word or a flag, what the words in a "
-                          "config.json mean, true and false among them; others are refused"});
+  table.push_back(
+      {.path = "spec.words",
+       .type = Type::map,
+       .doc = "for each quantity that is a word or a flag, what the words in a "
+              "config.json mean, as well as true, false, null and numbers; others are refused"});
   for (const Quantity& q : quantities()) {
     if (q.kind != QuantityKind::word && q.kind != QuantityKind::flag &&
-        q.kind != QuantityKind::layer_words)
+        q.kind != QuantityKind::real && q.kind != QuantityKind::layer_words)
       continue;
     table.push_back({.path = "spec.words." + std::string(q.name), .type = Type::map});
     table.push_back(value_key(q, "spec.words." + std::string(q.name) + ".*"));
@@ -313,8 +320,8 @@ Table ignore_keys() {
        .required = true,
        .min = 1,
        .unique = true,
-       .doc = "tensor names; * stands for any text, {extra_layer} for a layer that is not below "
-              "num_layers"},
+       .doc = "tensor names; * stands for any text, {dense_layer} for a layer without experts, "
+              "{extra_layer} for one of the extra_layers after the last"},
       {.path = ignore + "[].names[]"},
       {.path = ignore + "[].reason", .required = true, .doc = "why they are not read"},
   };

@@ -28,6 +28,7 @@ std::vector<std::string> dtype_names();
 // Bounds on sizes: far above what exists, and low enough that products fit 64 bits and that a
 // hostile file cannot ask for unbounded memory.
 inline constexpr int64_t kMaxLayers = 10'000;
+inline constexpr int64_t kMaxExtraLayers = 64;
 inline constexpr int64_t kMaxExperts = 1 << 20;
 inline constexpr int64_t kMaxWidth = 1 << 24;
 

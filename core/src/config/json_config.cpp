@@ -9,6 +9,7 @@
 #include <moert/error.hpp>
 
 #include "util/file.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 namespace {
@@ -50,11 +51,11 @@ class Builder : public nlohmann::json_sax<Json> {
     constexpr int kNumberOverflow = 406;
     fault_byte_ = position;
     if (error.id == kNumberOverflow) {
-      fault_ = {"the number " + token.substr(0, 60) + " is outside the range of a double",
+      fault_ = {"the number " + shortened(token, 60) + " is outside the range of a double",
                 "write a smaller one"};
       return false;
     }
-    fault_ = {"this is no JSON: unexpected '" + token.substr(0, 60) + "'",
+    fault_ = {"this is no JSON: unexpected '" + shortened(token, 60) + "'",
               "correct the file, or fetch it again"};
     return false;
   }
@@ -98,31 +99,36 @@ std::string place_of(const std::string& text, size_t byte, const std::string& na
   return name + ":" + std::to_string(line) + ":" + std::to_string(before.size() - start + 1);
 }
 
+std::string_view python_number_at(std::string_view text, size_t at) {
+  for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+    if (text.substr(at, word.size()) == word) return word;
+  return {};
+}
+
 // Python writes words for numbers that JSON does not have. They become texts, so that keys of no concern
 // here do no harm, and a quantity that is one of them gets an error that shows it.
-void quote_python_numbers(std::string& text) {
+std::string quote_python_numbers(const std::string& text) {
+  std::string result;
+  result.reserve(text.size());
   bool quoted = false;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (quoted && text[i] == '\\') {
-      ++i;
+    if (text[i] == '"') quoted = !quoted;
+    const std::string_view word = quoted ? std::string_view() : python_number_at(text, i);
+    if (!word.empty()) {
+      result.append("\"").append(word).append("\"");
+      i += word.size() - 1;
       continue;
     }
-    if (text[i] == '"') quoted = !quoted;
-    if (quoted) continue;
-    for (const std::string_view word : {"-Infinity", "Infinity", "NaN"}) {
-      if (text.compare(i, word.size(), word) != 0) continue;
-      text.replace(i, word.size(), '"' + std::string(word) + '"');
-      i += word.size() + 1;
-      break;
-    }
+    result += text[i];
+    if (quoted && text[i] == '\\' && i + 1 < text.size()) result += text[++i];
   }
+  return result;
 }
 
 }  // namespace
 
 nlohmann::json parse_config_json(const std::string& original, const std::string& name) {
-  std::string text = original;
-  quote_python_numbers(text);
+  const std::string text = quote_python_numbers(original);
   Builder builder;
   if (Json::sax_parse(text, &builder)) return builder.take();
   const Finding& fault = builder.fault();

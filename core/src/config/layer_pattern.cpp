@@ -2,17 +2,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/layer_pattern.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <map>
 
 #include "config/head.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 namespace {
 
 using Json = nlohmann::json;
 
-std::string shown(const Json& value) { return value.dump().substr(0, 60); }
+std::string shown(const Json& value) { return shortened(value.dump(), 60); }
+
+// A text counts as a list of its letters.
+Json words_of(Lookup& lookup) {
+  Json value = lookup.raw("layer_words");
+  if (!value.is_string()) return value;
+  Json list = Json::array();
+  for (const char c : value.get_ref<const std::string&>()) list.push_back(std::string(1, c));
+  return list;
+}
 
 class Pattern {
  public:
@@ -54,6 +65,8 @@ class Pattern {
   }
   void layer_words();
 
+  bool has_list() { return !list("moe_list").empty(); }
+  bool has_words() { return !words_of(lookup_).is_null(); }
   std::vector<LayerKind> take() { return std::move(kinds_); }
 
  private:
@@ -111,7 +124,7 @@ Json numbers_of(const Lookup& lookup, const char* name, const std::string& text)
     while (rest < text.data() + end && *rest == ' ') ++rest;
     if (result.ec != std::errc{} || rest != text.data() + end)
       lookup.fail(name,
-                  "is \"" + text.substr(0, 60) + "\", where '" + text.substr(at, end - at) +
+                  "is \"" + shortened(text, 60) + "\", where '" + text.substr(at, end - at) +
                       "' is no layer",
                   "write numbers of layers between commas, such as \"4,5,6\"");
     list.push_back(value);
@@ -130,15 +143,6 @@ std::vector<bool> Pattern::list(const char* name) {
   std::vector<bool> listed(kinds_.size(), false);
   for (const Json& item : value) listed[static_cast<size_t>(listed_layer(name, item))] = true;
   return listed;
-}
-
-// A text counts as a list of its letters.
-Json words_of(Lookup& lookup) {
-  Json value = lookup.raw("layer_words");
-  if (!value.is_string()) return value;
-  Json list = Json::array();
-  for (const char c : value.get_ref<const std::string&>()) list.push_back(std::string(1, c));
-  return list;
 }
 
 void Pattern::layer_words() {
@@ -181,7 +185,18 @@ int64_t layer_count(Lookup& lookup) {
 std::vector<LayerKind> layer_pattern(Lookup& lookup, int64_t layers,
                                      const std::vector<std::string>& rules) {
   Pattern pattern(lookup, layers);
-  for (const std::string& rule : rules) (pattern.*rule_table().at(rule))();
+  const auto has = [&](const char* rule) {
+    return std::find(rules.begin(), rules.end(), rule) != rules.end();
+  };
+  // A list that names the layers with experts says it all: rules with steps and counts are older ways.
+  // So do words for each layer, beside which files keep writing a count of dense ones.
+  const bool listed = has("moe_list") && pattern.has_list();
+  const bool worded = has("layer_words") && pattern.has_words();
+  for (const std::string& rule : rules) {
+    if (listed && rule != "moe_list" && rule != "layer_words") continue;
+    if (worded && rule == "first_dense") continue;
+    (pattern.*rule_table().at(rule))();
+  }
   return pattern.take();
 }
 

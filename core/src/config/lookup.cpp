@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "util/nearest.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 namespace {
@@ -14,9 +15,8 @@ namespace {
 using Json = nlohmann::json;
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 60) text = text.substr(0, 57) + "...";
-  return text + " (" + value.type_name() + ")";
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return shortened(text, 57) + " (" + value.type_name() + ")";
 }
 
 std::string said(const std::string& key, const Json& value) { return key + " is " + shown(value); }
@@ -41,11 +41,11 @@ Json fallback_of(const Quantity& q) {
   return Json::parse(q.fallback);
 }
 
-// What a value is called under `words`: itself, or true or false.
+// What a value is called under `words`: itself, as JSON writes it where it is no text.
 std::optional<std::string> word_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_boolean()) return value.get<bool>() ? "true" : "false";
-  return std::nullopt;
+  if (value.is_structured()) return std::nullopt;
+  return value.dump();
 }
 
 int64_t least(const Quantity& q) {
@@ -123,17 +123,26 @@ void Lookup::fail_missing(std::string_view name) const {
                   "; add one of them, or a spelling to the family '" + family_.name + "'");
 }
 
+// null is a value where the family gives it a meaning; elsewhere it is as good as absent.
+bool Lookup::has_word(const std::string& name, const Json& value) const {
+  const auto words = family_.words.find(name);
+  return value.is_null() && words != family_.words.end() && words->second.contains("null");
+}
+
 Json Lookup::translated(const Quantity& q, const std::string& key, const Json& value) const {
   const auto words = family_.words.find(std::string(q.name));
   const std::optional<std::string> word = word_of(value);
-  if (!word || words == family_.words.end() || q.kind == QuantityKind::layer_words) return value;
+  const bool number = value.is_number() && q.kind == QuantityKind::real;
+  if (!word || words == family_.words.end() || number || q.kind == QuantityKind::layer_words)
+    return value;
   const auto meaning = words->second.find(*word);
   if (meaning != words->second.end()) return json_of(meaning->second);
-  if (value.is_boolean()) return value;
+  if (value.is_boolean() && q.kind == QuantityKind::flag) return value;
+  if (words->second.size() == 1 && words->second.contains("null")) return value;  // no word at all
   std::vector<std::string> known;
   for (const auto& [each, _] : words->second) known.push_back(each);
   throw Error(Fault::usage,
-              key + " is '" + word->substr(0, 100) + "', which the family '" + family_.name +
+              key + " is '" + shortened(*word, 100) + "', which the family '" + family_.name +
                   "' does not know",
               place_, "words known for " + std::string(q.name) + ": " + joined(known));
 }
@@ -147,7 +156,7 @@ std::string Lookup::word_in_list(std::string_view name, const std::string& word)
     for (const auto& [each, _] : words->second) known.push_back(each);
   }
   fail(name,
-       "has the entry '" + word.substr(0, 100) + "', which the family '" + family_.name +
+       "has the entry '" + shortened(word, 100) + "', which the family '" + family_.name +
            "' does not know",
        "words known: " + joined(known));
 }
@@ -161,7 +170,7 @@ Json Lookup::find(const Quantity& q) {
        spellings == family_.spellings.end() ? std::vector<std::string>{} : spellings->second) {
     for (const Scope& scope : scopes_) {
       const Json* value = value_at(*scope.object, spelling);
-      if (value == nullptr || is_absent(q, *value)) continue;
+      if (value == nullptr || (is_absent(q, *value) && !has_word(name, *value))) continue;
       const std::string key = scope.prefix + spelling;
       Json found = translated(q, key, *value);
       if (!from.empty() && found != result)

@@ -77,6 +77,7 @@ class Lookup {
 
  private:
   nlohmann::json find(const Quantity& q);
+  bool has_word(const std::string& name, const nlohmann::json& value) const;
   nlohmann::json translated(const Quantity& q, const std::string& key,
                             const nlohmann::json& value) const;
   double number(const Quantity& q, const nlohmann::json& value) const;

@@ -152,6 +152,7 @@ spec::Model read_model(const std::filesystem::path& file) {
   model.checkpoint = resolved_path(*at(document, "spec.checkpoint"));
   set(model.hidden_size, at(document, "spec.hidden_size"));
   set(model.num_layers, at(document, "spec.num_layers"));
+  set(model.extra_layers, at(document, "spec.extra_layers"));
   set(model.dtype, at(document, "spec.dtype"));
   if (const YamlNode* reasons = at(document, "spec.unsupported"))
     for (const YamlNode& reason : reasons->items) model.unsupported.push_back(reason.text);

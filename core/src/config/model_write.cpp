@@ -68,6 +68,8 @@ class Writer {
     line("checkpoint", quoted(model_.checkpoint.string()), "");
     line("hidden_size", std::to_string(model_.hidden_size), "hidden_size");
     line("num_layers", std::to_string(model_.num_layers), "num_layers");
+    if (model_.extra_layers != 0)
+      line("extra_layers", std::to_string(model_.extra_layers), "extra_layers");
     if (!model_.dtype.empty()) line("dtype", model_.dtype, "dtype");
     if (!model_.dense_layers.empty())
       line("dense_layers", quoted_ranges(model_.dense_layers), "layers");

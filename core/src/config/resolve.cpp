@@ -9,6 +9,7 @@
 #include "config/head.hpp"
 #include "config/layer_pattern.hpp"
 #include "util/nearest.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 namespace {
@@ -39,7 +40,12 @@ void read_groups(Lookup& lookup, spec::Routing& r) {
   if (!lookup.flag("grouped") && r.method != "group_topk") return;
   r.num_groups = lookup.count("num_groups", kMaxExperts);
   r.top_groups = r.method == "group_topk" ? r.num_groups : lookup.count("top_groups", kMaxExperts);
-  if (r.num_groups > 1 && r.method != "group_topk") r.group_score = lookup.word("group_score");
+  if (r.num_groups <= 1 || r.method == "group_topk") return;
+  r.group_score = lookup.word_or("group_score", "");
+  if (r.group_score.empty())
+    lookup.fail("num_groups",
+                "is " + std::to_string(r.num_groups) + ", but the family has no groups",
+                "remove it, or give the family a group_score");
 }
 
 spec::Routing routing_of(Lookup& lookup) {
@@ -128,16 +134,20 @@ std::string scheme_of(Lookup& lookup, const std::vector<Scope>& scopes) {
   return scheme;
 }
 
+bool is_one_of(const Json& value, const std::vector<std::string>& texts) {
+  return std::find(texts.begin(), texts.end(), value.dump()) != texts.end();
+}
+
 // What the family says that it cannot do here, and the keys that ask for such things.
 std::vector<std::string> unsupported(const Family& family, const std::vector<Scope>& scopes) {
   std::vector<std::string> reasons;
   if (!family.unsupported.empty())
     reasons.push_back("family " + family.name + ": " + family.unsupported);
-  for (const auto& [key, reason] : family.refused) {
+  for (const auto& [key, reason, harmless] : family.refused) {
     for (const Scope& scope : scopes) {
       const Json* value = value_at(*scope.object, key);
-      if (value == nullptr || says_nothing(*value)) continue;
-      std::string text = scope.prefix + key + " is " + value->dump().substr(0, 60);
+      if (value == nullptr || says_nothing(*value) || is_one_of(*value, harmless)) continue;
+      std::string text = scope.prefix + key + " is " + shortened(value->dump(), 60);
       text += ", which asks for " + reason;
       reasons.push_back(std::move(text));
       break;
@@ -248,7 +258,9 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
   model.unsupported = unsupported(family, scopes);
   Lookup lookup(scopes, family, place, model.origin);
   model.num_layers = layer_count(lookup);
-  lookup.set_extra_layers(lookup.size("extra_layers", kMaxLayers));
+  model.speaks_of_experts = true;
+  model.extra_layers = lookup.size("extra_layers", kMaxExtraLayers);
+  lookup.set_extra_layers(model.extra_layers);
   model.hidden_size = lookup.count("hidden_size", kMaxWidth);
   model.dtype = lookup.word_or("dtype", "");
   const std::vector<LayerKind> kinds = layer_pattern(lookup, model.num_layers, family.layer_rules);

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "util/file.hpp"
+#include "util/text.hpp"
 
 namespace moert::config {
 
@@ -205,7 +206,7 @@ std::string YamlNode::origin() const {
 }
 
 std::string YamlNode::said() const {
-  const std::string shown = text.size() > 60 ? text.substr(0, 57) + "..." : text;
+  const std::string shown = shortened(text, 57);
   switch (type) {
     case Type::null: return "nothing";
     case Type::boolean: return "the boolean " + shown;

@@ -196,7 +196,7 @@ constexpr Kind kKinds[] = {
     KIND(MOERT_KIND_ROUTER, moert_router_t, route, kRouter, &no_problem),
     KIND(MOERT_KIND_SHARED_EXPERTS, moert_shared_experts_t, forward, kSharedExperts, &no_problem),
     KIND(MOERT_KIND_CAPTURER, moert_capturer_t, read, kCapturer, &no_problem),
-    KIND(MOERT_KIND_MOE_RUNNER, moert_moe_runner_t, load_layer, kMoERunner, &no_problem),
+    KIND(MOERT_KIND_MOE_RUNNER, moert_moe_runner_t, write_expert, kMoERunner, &no_problem),
     KIND(MOERT_KIND_PLUGGABLE_LAYER, moert_pluggable_layer_t, forward, kPluggableLayer,
          &no_problem),
 };

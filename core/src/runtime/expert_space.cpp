@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <moert/abi/quant_method.h>
+#include <moert/sdk/adapter.hpp>
 #include <moert/sdk/tensor.hpp>
 
 #include "runtime/call.hpp"
@@ -48,12 +49,7 @@ ExpertSpace::ExpertSpace(const Host& host, const moert_moe_layer_t& layer)
       flags_(layer.flags & kSpaceFlags),
       hidden_(layer.hidden_size != 0 ? layer.hidden_size : layer.experts->hidden_size),
       width_(layer.experts->hidden_size),
-      eps_(layer.norm_eps) {
-  if ((flags_ & MOERT_LAYER_LATENT) == 0 && hidden_ != width_)
-    throw PluginError(MOERT_INVALID_ARGUMENT,
-                      "experts of width " + std::to_string(width_) + " in a layer of width " +
-                          std::to_string(hidden_) + " without the flag LATENT");
-}
+      eps_(layer.norm_eps) {}
 
 ExpertSpace::Tensor ExpertSpace::tensor(uint32_t part) const {
   switch (part) {
@@ -69,8 +65,11 @@ ExpertSpace::Tensor ExpertSpace::tensor(uint32_t part) const {
 }
 
 void ExpertSpace::load(const moert_piece_t& piece) {
+  must_understand(piece.flags, 0, "piece");
   const Tensor wanted = tensor(piece.part);
   const std::string what(wanted.name);
+  if (piece.role != MOERT_ROLE_WEIGHT)
+    throw PluginError(MOERT_INVALID_ARGUMENT, what + " has one role, the weight");
   if ((flags_ & wanted.needed_by) == 0)
     throw PluginError(MOERT_INVALID_ARGUMENT, "the layer has no " + what);
   std::vector<float>* const to[] = {&down_, &up_, &norm_, &bias_};

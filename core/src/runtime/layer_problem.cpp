@@ -38,10 +38,11 @@ void LayerProblem::fill_layer(const spec::Model& model) {
                  flag_if(spec_.latent_size != 0, MOERT_LAYER_LATENT) |
                  flag_if(spec_.expert_norm == "in", MOERT_LAYER_NORM_IN) |
                  flag_if(spec_.expert_norm == "out", MOERT_LAYER_NORM_OUT) |
-                 flag_if(spec_.output_bias, MOERT_LAYER_OUTPUT_BIAS);
+                 flag_if(spec_.output_bias, MOERT_LAYER_OUTPUT_BIAS) |
+                 flag_if(average, MOERT_LAYER_SHARED_SCALE);
   layer_.output_scale = spec_.routing.scale_on_output ? spec_.routing.routed_scale : 1.0;
   if (average) layer_.output_scale *= 0.5;
-  layer_.shared_scale = average ? 0.5 : 1.0;
+  layer_.shared_scale = average ? 0.5 : 0.0;
   layer_.norm_eps = spec_.expert_norm_eps;
   layer_.hidden_size = model.hidden_size;
 }

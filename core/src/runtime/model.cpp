@@ -145,7 +145,10 @@ void Model::load_layer(size_t index, const Progress& progress, uint64_t total, u
   const std::vector<weights::Source>& sources = plan_.layers[index].sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     const weights::Source& source = sources[i];
-    if (is_left_out(spec_.layers[index], source)) continue;
+    if (is_left_out(spec_.layers[index], source)) {
+      ++done;
+      continue;
+    }
     load_source(runner, source,
                 source.target == spec::Target::shared  ? shared_quant
                 : source.target == spec::Target::layer ? layer_quant
@@ -171,8 +174,12 @@ void Model::load_router(const Runner& runner, const weights::Source& source, con
   if (source.part == MOERT_ROUTER_TOKEN_TABLE && view.get()->dtype == MOERT_DTYPE_I64) {
     const auto* wide = static_cast<const int64_t*>(view.get()->data);
     ids.resize(static_cast<size_t>(element_count(*view.get())));
-    for (size_t i = 0; i < ids.size(); ++i)
-      ids[i] = wide[i] >= 0 && wide[i] <= INT32_MAX ? static_cast<int32_t>(wide[i]) : -1;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (wide[i] < 0 || wide[i] > INT32_MAX)
+        throw Error(Fault::input, "the table names expert " + std::to_string(wide[i]), place,
+                    "the file is damaged, or belongs to another model");
+      ids[i] = static_cast<int32_t>(wide[i]);
+    }
     table = TensorView(ids.data(), MOERT_DTYPE_I32, {view.get()->shape[0], view.get()->shape[1]});
   }
   Call call;

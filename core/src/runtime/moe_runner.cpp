@@ -12,7 +12,7 @@ namespace {
 constexpr uint64_t kAlign = 64;
 constexpr uint32_t kLayerFlags = MOERT_LAYER_ZERO_EXPERTS | MOERT_LAYER_LATENT |
                                  MOERT_LAYER_NORM_IN | MOERT_LAYER_NORM_OUT |
-                                 MOERT_LAYER_OUTPUT_BIAS;
+                                 MOERT_LAYER_OUTPUT_BIAS | MOERT_LAYER_SHARED_SCALE;
 
 // A layer that may be asked about, or the reason why not.
 std::string refusal_of(const moert_moe_layer_t& layer) {
@@ -21,7 +21,14 @@ std::string refusal_of(const moert_moe_layer_t& layer) {
   if (layer.experts == nullptr || layer.routing == nullptr) return "the layer is incomplete";
   if (layer.experts->device.kind != MOERT_DEVICE_CPU)
     return "combines rows on the host, and the device's memory is not host memory";
-  const bool zero = (layer.flags & MOERT_LAYER_ZERO_EXPERTS) != 0;
+  const auto has = [&layer](uint32_t flag) { return (layer.flags & flag) != 0; };
+  if (layer.hidden_size != 0 && layer.hidden_size != layer.experts->hidden_size &&
+      !has(MOERT_LAYER_LATENT))
+    return "experts of width " + std::to_string(layer.experts->hidden_size) +
+           " in a layer of width " + std::to_string(layer.hidden_size) + " without a latent width";
+  if (has(MOERT_LAYER_NORM_IN) && has(MOERT_LAYER_NORM_OUT))
+    return "norms of what experts read and of what they give: only one of them";
+  const bool zero = has(MOERT_LAYER_ZERO_EXPERTS);
   if ((layer.routing->num_experts > layer.experts->num_experts) != zero)
     return "the router has " + std::to_string(layer.routing->num_experts) + " experts, the layer " +
            std::to_string(layer.experts->num_experts);
@@ -84,7 +91,7 @@ MoERunner::MoERunner(const Host& host, const moert_moe_layer_t& layer,
   top_k_ = problem.top_k;
   dtype_ = problem.activation_dtype;
   output_scale_ = layer.output_scale;
-  if (layer.shared_scale != 0) shared_scale_ = layer.shared_scale;
+  if ((layer.flags & MOERT_LAYER_SHARED_SCALE) != 0) shared_scale_ = layer.shared_scale;
   rounds_later_ = parts->shared != nullptr || output_scale_ != 1.0 || layer.flags != 0;
   activation_ = problem.activation->name;
   scheme_ = problem.weight_scheme;

@@ -81,7 +81,7 @@ std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::Te
   std::vector<int32_t> ids(n);
   for (size_t i = 0; i < n; ++i) {
     const int64_t id = static_cast<const int64_t*>(view.get()->data)[i];
-    if (id < 0 || id > INT32_MAX)
+    if (id < -1 || id > INT32_MAX)  // -1 stands for none, of a token as of an expert
       throw Error(Fault::input, what + " id " + std::to_string(id) + " is no " + what + "'s number",
                   file.place(info), "use the file that belongs to this model");
     ids[i] = static_cast<int32_t>(id);

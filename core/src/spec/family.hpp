@@ -18,7 +18,7 @@ struct TensorRule {
   std::string pattern;
   // Target::expert, shared: MOERT_PART_* numbers; two of them are the halves of a fused tensor, in
   // order along the output dimension. Target::router: one MOERT_ROUTER_* number. Target::layer: one
-  // MOERT_PART_LATENT_* or MOERT_PART_OUTPUT_BIAS.
+  // of MOERT_PART_LATENT_DOWN to MOERT_PART_OUTPUT_BIAS.
   std::vector<uint32_t> parts;
   uint32_t role = 0;         // MOERT_ROLE_WEIGHT | MOERT_ROLE_BIAS
   bool stacked = false;      // first dimension is the expert
@@ -26,6 +26,7 @@ struct TensorRule {
   bool transposed = false;   // [in, out] instead of [out, in]
   bool interleaved = false;  // halves alternate row by row instead of following each other
   bool optional = false;     // may be absent
+  bool dense_only = false;   // Target::ignore: not of layers that have experts
   std::string reason;        // Target::ignore: why it is no part of the MoE layers
 
   bool operator==(const TensorRule&) const = default;
@@ -42,7 +43,7 @@ struct Layout {
 
 struct Tensors {
   std::vector<Layout> experts;
-  std::vector<TensorRule> others;  // router, shared, ignore
+  std::vector<TensorRule> others;  // router, shared, layer, ignore
 
   bool operator==(const Tensors&) const = default;
 };

@@ -89,8 +89,10 @@ struct Model {
   std::filesystem::path checkpoint;  // folder, absolute
   int64_t hidden_size = 0;
   int64_t num_layers = 0;
-  std::string dtype;             // "bf16" ...: what the config says; the files decide
-  std::vector<MoELayer> layers;  // MoE layers, rising layer_id; empty: a dense model
+  int64_t extra_layers = 0;        // of multi-token prediction after them; never run
+  bool speaks_of_experts = false;  // the config does, whether or not any layer has them
+  std::string dtype;               // "bf16" ...: what the config says; the files decide
+  std::vector<MoELayer> layers;    // MoE layers, rising layer_id; empty: a dense model
   std::vector<int64_t> dense_layers;
   std::vector<std::string> unsupported;  // why it cannot be run; it is described nevertheless
   // quantity -> where its value came from, e.g. "num_experts" -> "config.json: num_experts",

@@ -47,6 +47,7 @@ class Accounting {
 
   void match();
   void match_one(uint32_t i, const NameShape& shape);
+  const spec::MoELayer* moe_layer(int64_t id) const;  // nullptr: a dense layer, or none
   bool is_zero_expert(const CompiledRule& rule, const Numbers& numbers) const;
   std::string out_of_range(const CompiledRule& rule, const Numbers& numbers, uint32_t* layer_index,
                            size_t* prefix_end, size_t name_size) const;

@@ -124,7 +124,7 @@ void Accounting::match_one(uint32_t i, const NameShape& shape) {
   const std::string& name = tensor(i).name;
   std::string reason;
   size_t prefix_end = 0;
-  bool hit = false;
+  bool hit = false, of_dense_layer = false;
   for (const uint32_t rule : rules_.candidates(shape)) {
     if (rules_.at(rule).rule->target == Target::ignore) continue;
     const std::optional<Numbers> numbers = rules_.fit(rule, name, shape);
@@ -138,6 +138,8 @@ void Accounting::match_one(uint32_t i, const NameShape& shape) {
     std::string problem =
         out_of_range(rules_.at(rule), *numbers, &layer_index, &prefix_end, name.size());
     if (!problem.empty()) {
+      of_dense_layer |= rules_.at(rule).rule->target == Target::expert &&
+                        moe_layer(numbers->layer) == nullptr && numbers->layer < model_.num_layers;
       reason = std::move(problem);
       continue;
     }
@@ -148,22 +150,28 @@ void Accounting::match_one(uint32_t i, const NameShape& shape) {
     hit = true;
   }
   if (hit) return;
-  if (const spec::TensorRule* rule = rules_.ignored(name, shape, prefix_end)) {
+  const auto has_experts = [this](int64_t id) { return moe_layer(id) != nullptr; };
+  if (const spec::TensorRule* rule = rules_.ignored(name, shape, prefix_end, has_experts)) {
     ++ignored_[static_cast<size_t>(rule - tensors_.others.data())];
     state_[i] = State::ignored;
     return;
   }
+  if (of_dense_layer) ++plan_.of_dense_layers;
   found(Finding::unexpected, i, reason.empty() ? "no rule of the family names it" : reason);
+}
+
+const spec::MoELayer* Accounting::moe_layer(int64_t id) const {
+  const auto it =
+      std::lower_bound(model_.layers.begin(), model_.layers.end(), id,
+                       [](const spec::MoELayer& one, int64_t at) { return one.layer_id < at; });
+  return it != model_.layers.end() && it->layer_id == id ? &*it : nullptr;
 }
 
 // Some savers write weights for experts that only return their input.
 bool Accounting::is_zero_expert(const CompiledRule& rule, const Numbers& numbers) const {
-  const auto it =
-      std::lower_bound(model_.layers.begin(), model_.layers.end(), numbers.layer,
-                       [](const spec::MoELayer& one, int64_t id) { return one.layer_id < id; });
-  return rule.rule->target == Target::expert && !rule.rule->stacked && it != model_.layers.end() &&
-         it->layer_id == numbers.layer && numbers.expert >= it->routing.num_experts &&
-         numbers.expert < it->routing.rows();
+  const spec::MoELayer* layer = moe_layer(numbers.layer);
+  return rule.rule->target == Target::expert && !rule.rule->stacked && layer != nullptr &&
+         numbers.expert >= layer->routing.num_experts && numbers.expert < layer->routing.rows();
 }
 
 // Why the numbers are not the model's; empty, with the layer's index, if they are. `prefix_end` is
@@ -171,21 +179,19 @@ bool Accounting::is_zero_expert(const CompiledRule& rule, const Numbers& numbers
 std::string Accounting::out_of_range(const CompiledRule& rule, const Numbers& numbers,
                                      uint32_t* layer_index, size_t* prefix_end,
                                      size_t name_size) const {
-  const auto it =
-      std::lower_bound(model_.layers.begin(), model_.layers.end(), numbers.layer,
-                       [](const spec::MoELayer& one, int64_t id) { return one.layer_id < id; });
-  if (it == model_.layers.end() || it->layer_id != numbers.layer) {
+  const spec::MoELayer* layer = moe_layer(numbers.layer);
+  if (layer == nullptr) {
     *prefix_end = std::max(*prefix_end, numbers.layer_end);
     if (numbers.layer < model_.num_layers)
       return "layer " + std::to_string(numbers.layer) + " is dense";
     return "the model has " + std::to_string(model_.num_layers) + " layers";
   }
-  *layer_index = static_cast<uint32_t>(it - model_.layers.begin());
+  *layer_index = static_cast<uint32_t>(layer - model_.layers.data());
   if (rule.rule->target == Target::expert && !rule.rule->stacked &&
-      numbers.expert >= it->routing.num_experts) {
+      numbers.expert >= layer->routing.num_experts) {
     *prefix_end = name_size;
     return "layer " + std::to_string(numbers.layer) + " has " +
-           std::to_string(it->routing.num_experts) + " experts";
+           std::to_string(layer->routing.num_experts) + " experts";
   }
   return {};
 }
@@ -325,7 +331,7 @@ bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
   const bool whatever = rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT && !vector;
   if (!whatever && !(table ? whole : plain)) {
     found(Finding::misshapen, hit.tensor,
-          is + ", expected " + (table ? "i32 or i64" : "f32, f16 or bf16"));
+          is + ", expected " + (table ? "i32 or i64" : "f64, f32, f16 or bf16"));
     return false;
   }
   return true;

@@ -43,6 +43,7 @@ struct Plan {
   std::vector<LayerPlan> layers;   // as in the model; sources only of tensors that fit
   std::vector<Finding> findings;   // empty: the checkpoint fits the model. Missing ones come first
   uint64_t used = 0, ignored = 0;  // tensors
+  uint64_t of_dense_layers = 0;    // of experts, in layers that the model says have none: findings
   std::vector<std::pair<std::string, uint64_t>> ignored_by_reason;
 
   // Throws Error(input) if there are findings: the first line counts them and names the first, the

@@ -186,16 +186,25 @@ std::optional<Numbers> Rules::fit(uint32_t i, std::string_view name, const NameS
   return numbers;
 }
 
-const TensorRule* Rules::ignored(std::string_view name, const NameShape& shape,
-                                 size_t prefix_end) const {
+const TensorRule* Rules::ignored(std::string_view name, const NameShape& shape, size_t prefix_end,
+                                 const std::function<bool(int64_t)>& has_experts) const {
+  // The number stands right after the fixed prefix: the family's reader sees to that.
+  const auto is_elsewhere = [&](const CompiledRule& rule) {
+    if (!rule.rule->dense_only) return false;
+    const std::string_view rest = name.substr(rule.prefix.size());
+    size_t end = 0;
+    while (end < rest.size() && is_digit(rest[end])) ++end;
+    const std::optional<int64_t> layer = plain_number(rest.substr(0, end));
+    return layer && has_experts(*layer);
+  };
   for (const uint32_t i : candidates(shape)) {
     if (rules_[i].rule->target == Target::ignore && rules_[i].prefix.size() >= prefix_end &&
-        fit(i, name, shape))
+        fit(i, name, shape) && !is_elsewhere(rules_[i]))
       return rules_[i].rule;
   }
   for (const uint32_t i : globs_) {
     if (rules_[i].prefix.size() >= prefix_end && name.starts_with(rules_[i].prefix) &&
-        glob_fits(rules_[i].rule->pattern, name))
+        glob_fits(rules_[i].rule->pattern, name) && !is_elsewhere(rules_[i]))
       return rules_[i].rule;
   }
   return nullptr;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -54,9 +55,10 @@ class Rules {
   // The numbers of `name` under rule `i`, one of candidates(); nullopt if its digits do not fit.
   std::optional<Numbers> fit(uint32_t i, std::string_view name, const NameShape& shape) const;
   // The ignore rule that takes `name`. Rules that end their fixed prefix before `prefix_end` do not
-  // count: a name whose layer does not exist is only ignored by a rule that names that layer.
-  const spec::TensorRule* ignored(std::string_view name, const NameShape& shape,
-                                  size_t prefix_end) const;
+  // count: a name whose layer does not exist is only ignored by a rule that names that layer. Nor do
+  // rules of dense layers for a layer that `has_experts`.
+  const spec::TensorRule* ignored(std::string_view name, const NameShape& shape, size_t prefix_end,
+                                  const std::function<bool(int64_t)>& has_experts) const;
 
  private:
   void add(const spec::TensorRule& rule, int layout);

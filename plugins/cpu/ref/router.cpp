@@ -214,7 +214,7 @@ void RefRouter::route_row(const Rows& rows, int64_t t, double* scratch) const {
   const int64_t experts = rule_.num_experts();
   double* weights = scratch + rule_.scratch();
   auto* logits = reinterpret_cast<float*>(weights + k);
-  auto* ids = reinterpret_cast<int32_t*>(logits + experts);  // the two together fill E + k doubles
+  auto* ids = reinterpret_cast<int32_t*>(logits + experts);  // both lie where E + k doubles are
   for (int64_t e = 0; e < experts; ++e) logits[e] = static_cast<float>(rows.logits.number(t, e));
   Routing::Row row = {ids, weights, 0};
   switch (given_ids(rows, t, ids)) {

@@ -14,6 +14,7 @@ void expect_equal(const spec::Model& a, const spec::Model& b) {
   EXPECT_EQ(a.checkpoint, b.checkpoint);
   EXPECT_EQ(a.hidden_size, b.hidden_size);
   EXPECT_EQ(a.num_layers, b.num_layers);
+  EXPECT_EQ(a.extra_layers, b.extra_layers);
   EXPECT_EQ(a.dtype, b.dtype);
   EXPECT_EQ(a.dense_layers, b.dense_layers);
   EXPECT_EQ(a.unsupported, b.unsupported);
@@ -95,6 +96,7 @@ spec::Model random_model(uint64_t seed) {
   model.checkpoint = random.coin() ? "/data/a b/c" : "/data/\"x\"\\y\t\x01z";
   model.hidden_size = 1 + random.below(8192);
   model.num_layers = 1 + random.below(40);
+  model.extra_layers = random.below(3);
   model.dtype = random.coin() ? "bf16" : "";
   if (random.coin()) model.unsupported = {"one: reason", "\"another\" # of them"};
   std::vector<spec::MoELayer> kinds;

@@ -46,7 +46,8 @@ typedef struct moert_capture_record {
   uint32_t flags; /* must be understood */
   uint32_t layer; /* index into layer_ids */
   uint32_t reserved;
-  const moert_tensor_t* ids;     /* I32 [>= T, k]         */
+  const moert_tensor_t* ids;     /* I32 [>= T, k]; nothing is recorded for a row of -1 alone:
+                                    it had no token                                        */
   const moert_tensor_t* weights; /* F32 [>= T, k] or NULL */
   const moert_tensor_t* margins; /* F32 [>= T] or NULL    */
 } moert_capture_record_t;

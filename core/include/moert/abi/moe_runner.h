@@ -5,7 +5,8 @@
  * table. A monolithic runner routes inside its kernel, loads the weights itself and still reports the
  * ids and weights it chose, so capture, replay and load counts never depend on how a layer is
  * computed. Order of one forward: logits, shared experts, route, logical -> local, latent input,
- * experts, combine, latent output, routed scale (once), output bias, add shared, zero experts. */
+ * experts, combine, latent output, routed scale (once), output bias, add shared, zero experts (routed
+ * scale x weight x hidden). */
 #ifndef MOERT_ABI_MOE_RUNNER_H
 #define MOERT_ABI_MOE_RUNNER_H
 
@@ -26,7 +27,8 @@ enum {
   MOERT_LAYER_LATENT = 1u << 1,          /* experts work in experts->hidden_size, not hidden_size  */
   MOERT_LAYER_NORM_IN = 1u << 2,         /* RMS norm of the rows that experts read, x its weight   */
   MOERT_LAYER_NORM_OUT = 1u << 3,        /* the same of the rows that they give, combined          */
-  MOERT_LAYER_OUTPUT_BIAS = 1u << 4      /* a bias is added to the routed output                   */
+  MOERT_LAYER_OUTPUT_BIAS = 1u << 4,     /* a bias is added to the routed output                   */
+  MOERT_LAYER_SHARED_SCALE = 1u << 5     /* shared_scale applies                                   */
 };
 
 /* The layer as a whole. */
@@ -39,7 +41,7 @@ typedef struct moert_moe_layer {
   double output_scale;       /* routed output is multiplied by this before shared is added;
                                 1 where routing->routed_scale did it                              */
   const char* weight_scheme; /* as in the problem                                                 */
-  double shared_scale;       /* the shared output is multiplied by this; 0 reads as 1             */
+  double shared_scale;       /* the shared output is multiplied by this; 0 without SHARED_SCALE   */
   double norm_eps;           /* of NORM_IN, NORM_OUT                                              */
   int64_t hidden_size;       /* of the layer's rows; 0 reads as experts->hidden_size              */
 } moert_moe_layer_t;
