@@ -112,13 +112,16 @@ class Rig {
     return code;
   }
   // A whole step; layers in `absent` are not recorded. `padding` more rows stand behind the tokens.
+  // Rows in `empty` have no token that a router could look up, and so no experts.
   void step(const std::vector<Token>& tokens, const std::vector<uint32_t>& absent = {},
-            int64_t padding = 0) {
+            int64_t padding = 0, const std::vector<size_t>& empty = {}) {
     must("begin", [&](auto* e) { return begin(tokens, e); });
     std::vector<Record> records(layers_.ids.size());
     for (uint32_t l = static_cast<uint32_t>(layers_.ids.size()); l-- > 0;) {
       if (std::find(absent.begin(), absent.end(), l) != absent.end()) continue;
       records[l] = decisions(l, static_cast<int64_t>(tokens.size()) + padding);
+      const auto k = static_cast<size_t>(layers_.k[l]);
+      for (const size_t row : empty) std::fill_n(records[l].ids.data() + row * k, k, -1);
       must("record", [&](auto* e) { return record(l, records[l], e); });
     }
     must("end", [&](auto* e) { return table.end(self, e); });
@@ -126,7 +129,7 @@ class Rig {
       Row row{tokens[t], {}};
       for (size_t l = 0; l < records.size(); ++l) {
         Record cell{{}, {}, {}, 0};
-        if (!records[l].ids.empty()) {
+        if (!records[l].ids.empty() && std::find(empty.begin(), empty.end(), t) == empty.end()) {
           const auto k = static_cast<std::ptrdiff_t>(layers_.k[l]);
           const auto first = static_cast<std::ptrdiff_t>(t) * k;
           cell.ids.assign(records[l].ids.begin() + first, records[l].ids.begin() + first + k);
@@ -260,6 +263,7 @@ void absent_layers(const Feature& feature) {
   rig.step(tokens(1, 0, 4), {0, 2});
   rig.step(tokens(1, 4, 4), {0, 1, 2, 3});
   rig.step(tokens(1, 8, 4));
+  rig.step(tokens(1, 12, 4), {1}, 2, {1, 3});
   rig.expect_all();
 }
 

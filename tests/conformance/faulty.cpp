@@ -8,7 +8,6 @@
 #include <moert/abi/entry.h>
 #include <moert/abi/quant_method.h>
 #include <moert/abi/routed_experts.h>
-#include <moert/abi/router.h>
 
 #include <cmath>
 #include <cstdlib>
@@ -18,12 +17,13 @@
 #include <string_view>
 #include <vector>
 
+#include "faulty.hpp"
+
 namespace moert::faulty {
 namespace {
 
 // The tables of the other plugin.
 const moert_routed_experts_t* experts;
-const moert_router_t* router;
 const moert_quant_method_t* quant;
 const moert_capturer_t* capturer;
 
@@ -123,13 +123,38 @@ moert_code_t bundles_expert_0(void* self, int64_t expert, void* bundle, uint64_t
   return experts->read_expert(self, expert == 4 ? 0 : expert, bundle, bytes, stream, e);
 }
 
-moert_code_t drops_the_limit(const moert_host_t* host, const moert_moe_problem_t* problem,
-                             const moert_kv_t* options, uint32_t n, void** self, moert_error_t* e) {
+// Another function, with the numbers that it takes.
+template <class Change>
+moert_code_t create_with(const moert_host_t* host, const moert_moe_problem_t* problem,
+                         const moert_kv_t* options, uint32_t n, void** self, moert_error_t* e,
+                         Change change) {
   moert_activation_t activation = *problem->activation;
-  if (std::string_view(activation.name) != "swiglustep") activation.limit = 0;
+  change(activation);
   moert_moe_problem_t copy = *problem;
   copy.activation = &activation;
   return experts->create(host, &copy, options, n, self, e);
+}
+
+moert_code_t drops_the_limit(const moert_host_t* host, const moert_moe_problem_t* problem,
+                             const moert_kv_t* options, uint32_t n, void** self, moert_error_t* e) {
+  return create_with(host, problem, options, n, self, e, [](moert_activation_t& a) {
+    if (std::string_view(a.name) != "swiglustep") a.limit = 0;
+  });
+}
+
+moert_code_t situ_is_silu(const moert_host_t* host, const moert_moe_problem_t* problem,
+                          const moert_kv_t* options, uint32_t n, void** self, moert_error_t* e) {
+  return create_with(host, problem, options, n, self, e, [](moert_activation_t& a) {
+    if (std::string_view(a.name) == "situ") a = {sizeof a, 0, "silu", 0, 0, 0};
+  });
+}
+
+moert_code_t clamps_before_the_step(const moert_host_t* host, const moert_moe_problem_t* problem,
+                                    const moert_kv_t* options, uint32_t n, void** self,
+                                    moert_error_t* e) {
+  return create_with(host, problem, options, n, self, e, [](moert_activation_t& a) {
+    if (std::string_view(a.name) == "swiglustep") a.name = "silu";
+  });
 }
 
 moert_code_t ignores_flags(const moert_host_t* host, const moert_moe_problem_t* problem,
@@ -139,63 +164,6 @@ moert_code_t ignores_flags(const moert_host_t* host, const moert_moe_problem_t* 
   copy.struct_size = sizeof copy;
   copy.flags &= 0xffffu;
   return experts->supports(host, &copy, out, e);
-}
-
-// --- router -------------------------------------------------------------------------------------
-
-moert_code_t forgets_replay(void* self, const moert_router_args_t* args, moert_error_t* e) {
-  moert_router_args_t copy = *args;
-  copy.forced_ids = nullptr;
-  return router->route(self, &copy, e);
-}
-
-moert_code_t forgets_margins(void* self, const moert_router_args_t* args, moert_error_t* e) {
-  moert_router_args_t copy = *args;
-  copy.margins = nullptr;
-  return router->route(self, &copy, e);
-}
-
-// Every logit but the first is a little higher: among equals, 0 no longer comes first.
-moert_code_t ties_go_up(void* self, const moert_router_args_t* args, moert_error_t* e) {
-  if (args->logits == nullptr) return router->route(self, args, e);
-  const auto* first = static_cast<const float*>(args->logits->data);
-  std::vector<float> logits(first, first + element_count(*args->logits));
-  for (size_t i = 0; i < logits.size(); ++i)
-    if (i % static_cast<size_t>(args->logits->shape[1]) != 0)
-      logits[i] = std::nextafterf(logits[i], HUGE_VALF);
-  moert_tensor_t changed = *args->logits;
-  changed.data = logits.empty() ? nullptr : logits.data();
-  moert_router_args_t copy = *args;
-  copy.logits = &changed;
-  return router->route(self, &copy, e);
-}
-
-moert_code_t nan_rows_repeat(void* self, const moert_router_args_t* args, moert_error_t* e) {
-  const moert_code_t code = router->route(self, args, e);
-  for (int64_t t = 0; code == MOERT_OK && t < args->ids->shape[0]; ++t)
-    for (int64_t j = 0; j < args->ids->shape[1]; ++j)
-      if (std::isnan(row_of<const float>(*args->logits, t)[0]))
-        row_of<int32_t>(*args->ids, t)[j] = 0;
-  return code;
-}
-
-moert_code_t scales_twice(const moert_host_t* host, const moert_routing_t* routing,
-                          const moert_kv_t* options, uint32_t n, void** self, moert_error_t* e) {
-  moert_routing_t copy = *routing;
-  copy.routed_scale *= copy.routed_scale;
-  return router->create(host, &copy, options, n, self, e);
-}
-
-moert_code_t rounds_the_bias(void* self, uint32_t which, const moert_tensor_t* tensor,
-                             moert_error_t* e) {
-  if (which != MOERT_ROUTER_SELECTION_BIAS || tensor == nullptr || tensor->rank != 1)
-    return router->load(self, which, tensor, e);
-  std::vector<float> values;
-  for (int64_t i = 0; i < tensor->shape[0]; ++i)
-    values.push_back(bf16_to_f32(f32_to_bf16(read_f32(*tensor, i))));
-  moert_tensor_t changed = *tensor;
-  changed.data = values.data();
-  return router->load(self, which, &changed, e);
 }
 
 // --- quant_method and capturer ------------------------------------------------------------------
@@ -229,7 +197,6 @@ moert_code_t expert_255_is_absent(void* self, moert_capture_rows_t* rows, moert_
 // --- the plugin ---------------------------------------------------------------------------------
 
 moert_routed_experts_t own_experts;
-moert_router_t own_router;
 moert_quant_method_t own_quant;
 moert_capturer_t own_capturer;
 
@@ -258,26 +225,12 @@ bool spoil_experts(std::string_view fault) {
     own_experts.read_expert = bundles_expert_0;
   else if (fault == "drops_the_limit")
     own_experts.create = drops_the_limit;
+  else if (fault == "situ_is_silu")
+    own_experts.create = situ_is_silu;
+  else if (fault == "clamps_before_the_step")
+    own_experts.create = clamps_before_the_step;
   else if (fault == "ignores_flags")
     own_experts.supports = ignores_flags;
-  else
-    return false;
-  return true;
-}
-
-bool spoil_router(std::string_view fault) {
-  if (fault == "forgets_replay")
-    own_router.route = forgets_replay;
-  else if (fault == "forgets_margins")
-    own_router.route = forgets_margins;
-  else if (fault == "ties_go_up")
-    own_router.route = ties_go_up;
-  else if (fault == "nan_rows_repeat")
-    own_router.route = nan_rows_repeat;
-  else if (fault == "scales_twice")
-    own_router.create = scales_twice;
-  else if (fault == "rounds_the_bias")
-    own_router.load = rounds_the_bias;
   else
     return false;
   return true;

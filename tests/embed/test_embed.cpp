@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <numeric>
 
 #include <moert/moert.hpp>
@@ -24,8 +28,47 @@ std::vector<float> rows(int64_t tokens, int64_t width) {
   return values;
 }
 
+// A tensor of a golden file: an embedding program has no reader of ours. Finds the name and its offsets.
+template <class T>
+std::vector<T> golden(const std::string& file, const std::string& name) {
+  std::ifstream stream(file, std::ios::binary);
+  const std::string bytes((std::istreambuf_iterator<char>(stream)), {});
+  uint64_t header = 0;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  const size_t entry = bytes.find('"' + name + '"'), list = bytes.find("\"data_offsets\"", entry);
+  const size_t bracket = bytes.find('[', list), comma = bytes.find(',', bracket);
+  if (entry > header || comma > header + 8) throw std::out_of_range(name);
+  const size_t begin = std::stoull(bytes.substr(bracket + 1));
+  const size_t end = std::stoull(bytes.substr(comma + 1));
+  std::vector<T> values((end - begin) / sizeof(T));
+  std::memcpy(values.data(), bytes.data() + 8 + header + begin, end - begin);
+  return values;
+}
+
 class Embed : public testing::Test {
  protected:
+  // A layer over the rows of its golden file: ids exactly, outputs as f32 allows.
+  void expect_golden(Model& model, const LayerInfo& layer, const std::string& folder,
+                     const ForwardOptions& options, RoutingResult& routing) {
+    const std::string file = data_ + folder + "/golden.safetensors";
+    const std::string prefix = "layers." + std::to_string(layer.layer_id) + ".";
+    const auto hidden = golden<float>(file, prefix + "hidden_states");
+    const auto want = golden<float>(file, prefix + "output");
+    const auto tokens = static_cast<int64_t>(hidden.size()) / layer.hidden_size;
+    std::vector<float> out(hidden.size());
+    model.forward(layer.layer_id, hidden.data(), tokens, out.data(), &routing, options);
+    EXPECT_EQ(routing.ids, golden<int32_t>(file, prefix + "topk_ids")) << prefix;
+    const auto weights = golden<float>(file, prefix + "topk_weights");
+    ASSERT_EQ(routing.weights.size(), weights.size());
+    for (size_t i = 0; i < weights.size(); ++i) EXPECT_NEAR(routing.weights[i], weights[i], 1e-5f);
+    double difference = 0, norm = 0;
+    for (size_t i = 0; i < want.size(); ++i) {
+      difference += std::pow(static_cast<double>(out[i]) - static_cast<double>(want[i]), 2);
+      norm += std::pow(static_cast<double>(want[i]), 2);
+    }
+    EXPECT_LT(std::sqrt(difference), 1e-5 * std::sqrt(norm)) << prefix << " of " << folder;
+  }
+
   Runtime runtime_;
   const std::string data_ = MOERT_DATA;
 };
@@ -111,6 +154,71 @@ TEST_F(Embed, NoTokensIsFineAndTooManyAreAnError) {
     EXPECT_NE(std::string(error.what()).find("5 tokens"), std::string::npos) << error.what();
   }
   EXPECT_THROW(model.forward(99, hidden.data(), 1, out.data()), Error);
+}
+
+// DeepSeek-V4: the first layer routes by the tokens' numbers.
+TEST_F(Embed, TokenIdsChooseExperts) {
+  Model model = runtime_.load(data_ + "/deepseek-v4-f32", f32_rows(48));
+  ASSERT_EQ(model.layers().size(), 2u);
+  EXPECT_TRUE(model.layers()[0].needs_token_ids);
+  EXPECT_FALSE(model.layers()[1].needs_token_ids);
+  const auto ids = golden<int64_t>(data_ + "/deepseek-v4-f32/golden.safetensors", "input_ids");
+  ForwardOptions with_ids;
+  with_ids.token_ids = ids.data();
+  RoutingResult routing, other;
+  expect_golden(model, model.layers()[0], "/deepseek-v4-f32", with_ids, routing);
+  for (const float margin : routing.margins) EXPECT_EQ(margin, HUGE_VALF) << "nothing was compared";
+  // The other layer takes them or leaves them.
+  expect_golden(model, model.layers()[1], "/deepseek-v4-f32", with_ids, other);
+  expect_golden(model, model.layers()[1], "/deepseek-v4-f32", {}, other);
+}
+
+TEST_F(Embed, MissingTokenIdsAreAnError) {
+  Model model = runtime_.load(data_ + "/deepseek-v4-f32", f32_rows());
+  const LayerInfo& layer = model.layers().front();
+  const std::vector<float> hidden = rows(2, layer.hidden_size);
+  std::vector<float> out(hidden.size(), -99);
+  const int64_t ids[] = {1, 2};
+  ForwardOptions with_ids;
+  with_ids.token_ids = ids;
+  model.forward(layer.layer_id, hidden.data(), 2, out.data(), nullptr, with_ids);
+  std::vector<float> untouched(hidden.size(), -99);
+  try {  // those of the call before are not taken
+    model.forward(layer.layer_id, hidden.data(), 2, untouched.data());
+    FAIL() << "a layer that routes by token ids ran without any";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage);
+    EXPECT_NE(error.problem().find("layer 0 routes by token ids"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_EQ(untouched, std::vector<float>(hidden.size(), -99));
+  const int64_t beyond[] = {1, 48};
+  with_ids.token_ids = beyond;
+  try {
+    model.forward(layer.layer_id, hidden.data(), 2, untouched.data(), nullptr, with_ids);
+    FAIL() << "a token that the table does not have";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage);
+    EXPECT_NE(error.problem().find("token id 48 of row 1"), std::string::npos) << error.what();
+  }
+}
+
+// LongCat-Flash: ids from num_experts on give the row back.
+TEST_F(Embed, ZeroExpertsAreCounted) {
+  Model model = runtime_.load(data_ + "/longcat-flash-f32", f32_rows(48));
+  for (const LayerInfo& layer : model.layers()) {
+    EXPECT_EQ(layer.num_experts, 8);
+    EXPECT_EQ(layer.zero_experts, 4);
+    EXPECT_FALSE(layer.needs_token_ids);
+    RoutingResult routing;
+    expect_golden(model, layer, "/longcat-flash-f32", {}, routing);
+    std::vector<int64_t> counts(12);
+    for (const int32_t id : routing.ids) ++counts.at(static_cast<size_t>(id));
+    EXPECT_GT(std::accumulate(counts.begin() + 8, counts.end(), int64_t{0}), 0);
+    EXPECT_EQ(model.load_statistics(layer.layer_id), counts);
+  }
+  const Model plain = runtime_.load(data_ + "/olmoe-f32", f32_rows());
+  EXPECT_EQ(plain.layers().front().zero_experts, 0);
 }
 
 struct BadLoad {

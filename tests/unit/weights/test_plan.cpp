@@ -209,7 +209,24 @@ TEST_F(Plans, ALayerTooMany) {
 
 TEST_F(Plans, ExpertsOfADenseLayer) {
   edit.add("l.0.e.0.up", {kI, kH});
-  expect_one(plan(), "unexpected l.0.e.0.up", "layer 0 is dense");
+  const Plan found = plan();
+  expect_one(found, "unexpected l.0.e.0.up", "layer 0 is dense");
+  EXPECT_EQ(found.of_dense_layers, 1u);
+}
+
+// A dense layer's own tensors, in a layer of experts, would be a branch that nobody computes.
+TEST_F(Plans, TensorsOfDenseLayersInALayerOfExperts) {
+  ignore("l.{layer}.mlp.*");
+  edit.add("l.0.mlp.up", {kI, kH});
+  edit.add("l.1.mlp.up", {kI, kH});
+  EXPECT_EQ(plan().ignored, 2u);
+  tensors.others.back().dense_only = true;
+  const Plan found = plan();
+  expect_one(found, "unexpected l.1.mlp.up", "no rule of the family names it");
+  EXPECT_EQ(found.ignored, 1u);
+  EXPECT_EQ(found.of_dense_layers, 0u);
+  tensors.others.back().pattern = "l.{layer}.mlp.up";  // a name without '*' takes another way
+  expect_one(plan(), "unexpected l.1.mlp.up", "no rule of the family names it");
 }
 
 TEST_F(Plans, NumbersWithLeadingZeros) {
@@ -256,7 +273,7 @@ TEST_F(Plans, SchemeIsTheDtypesName) {
 
 TEST_F(Plans, ARouterOfIntegers) {
   edit.retype("l.1.router", MOERT_DTYPE_I32);
-  expect_one(plan(), "misshapen l.1.router", "is i32 [2, 3], expected f32, f16 or bf16");
+  expect_one(plan(), "misshapen l.1.router", "is i32 [2, 3], expected f64, f32, f16 or bf16");
 }
 
 TEST_F(Plans, SelectionBias) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include <moert/abi/problem.h>
+#include <moert/abi/moe_runner.h>
 #include <moert/abi/router.h>
 
 #include "unit/weights/support.hpp"
@@ -131,6 +131,57 @@ TensorRule changed(Change change) {
   TensorRule result = rule(kW1);
   change(result);
   return result;
+}
+
+// Of the layer's own tensors.
+template <class Change>
+TensorRule layer_rule(Change change) {
+  TensorRule result = rule("l.{layer}.w");
+  result.target = Target::layer;
+  result.parts = {MOERT_PART_LATENT_DOWN};
+  change(result);
+  return result;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    LayerRules, BadRules,
+    ::testing::Values(
+        BadRule{"layer_part_3",
+                layer_rule([](TensorRule& r) { r.parts = {MOERT_PART_LATENT_DOWN - 1}; }),
+                "one part of the layer"},
+        BadRule{"layer_part_8",
+                layer_rule([](TensorRule& r) { r.parts = {MOERT_PART_OUTPUT_BIAS + 1}; }),
+                "one part of the layer"},
+        BadRule{"layer_two_parts", layer_rule([](TensorRule& r) {
+                  r.parts = {MOERT_PART_LATENT_DOWN, MOERT_PART_LATENT_UP};
+                }),
+                "one part of the layer"},
+        BadRule{"layer_no_part", layer_rule([](TensorRule& r) { r.parts = {}; }), "feeds no part"},
+        BadRule{"layer_stacked", layer_rule([](TensorRule& r) { r.stacked = true; }),
+                "one part of the layer"},
+        BadRule{"layer_without_number", layer_rule([](TensorRule& r) { r.pattern = "w"; }),
+                "has no {layer}"},
+        BadRule{"layer_of_an_expert", layer_rule([](TensorRule& r) { r.pattern = kW1; }),
+                "not of one expert"},
+        BadRule{"layer_star", layer_rule([](TensorRule& r) { r.pattern = "l.{layer}.*"; }),
+                "has a '*'"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+TEST(RulesOfALayer, AreTaken) {
+  for (const uint32_t part : {MOERT_PART_LATENT_DOWN, MOERT_PART_LATENT_UP, MOERT_PART_EXPERT_NORM,
+                              MOERT_PART_OUTPUT_BIAS}) {
+    spec::Tensors tensors;
+    tensors.others = {layer_rule([&](TensorRule& r) { r.parts = {part}; })};
+    EXPECT_NO_THROW(Rules{tensors}) << part;
+  }
+}
+
+TEST(RulesOfALayer, StandInNoLayout) {
+  spec::Tensors tensors;
+  tensors.experts = {{"one", {layer_rule([](TensorRule&) {})}}};
+  const auto error = error_of([&] { Rules rules(tensors); });
+  ASSERT_TRUE(error);
+  EXPECT_NE(error->problem().find("feeds no expert"), std::string::npos);
 }
 
 INSTANTIATE_TEST_SUITE_P(
