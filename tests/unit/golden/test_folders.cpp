@@ -1,0 +1,111 @@
+// Every folder of tests/data that has golden numbers, run by the oracle.
+// SPDX-License-Identifier: Apache-2.0
+#include <cstring>
+
+#include "unit/golden/support.hpp"
+
+namespace moert::golden {
+namespace {
+
+// With every float row f32 there is nothing to round but the sums.
+constexpr double kF32Tolerance = 1e-5;
+
+// The chosen experts, in the order of their slots.
+std::vector<int32_t> ids_of(const weights::Checkpoint& file, int64_t layer) {
+  const std::string name = "layers." + std::to_string(layer) + ".topk_ids";
+  const weights::TensorInfo* info = file.find(name);
+  if (info == nullptr || info->dtype != MOERT_DTYPE_I32) {
+    ADD_FAILURE() << file.path() << " has no i32 tensor " << name;
+    return {};
+  }
+  std::vector<int32_t> ids(info->bytes / sizeof(int32_t));
+  std::memcpy(ids.data(), file.view(*info).get()->data, info->bytes);
+  return ids;
+}
+
+bool is_f32(const weights::Checkpoint& golden, int64_t layer) {
+  const auto* info = golden.find("layers." + std::to_string(layer) + ".hidden_states");
+  return info != nullptr && info->dtype == MOERT_DTYPE_F32;
+}
+
+void expect_numbers(const runtime::LayerReport& layer, const weights::Checkpoint& golden) {
+  ASSERT_TRUE(layer.comparison.has_value());
+  const runtime::Comparison& c = *layer.comparison;
+  EXPECT_GT(c.tokens, 0);
+  EXPECT_EQ(c.wrong_ids, 0) << c.first_wrong_ids;
+  EXPECT_LE(c.output.error, is_f32(golden, layer.layer_id) ? kF32Tolerance : c.output_tolerance)
+      << "token " << c.output.token << ", column " << c.output.column << ": got " << c.output.got
+      << ", want " << c.output.want;
+  EXPECT_LE(c.weight.error, c.weight_tolerance)
+      << "token " << c.weight.token << ", expert " << c.weight.column << ": got " << c.weight.got
+      << ", want " << c.weight.want;
+  EXPECT_TRUE(c.passed);
+  for (const auto& [word, candidate] : layer.candidates)
+    if (word == "routed_experts" || word == "router" || word == "shared_experts") {
+      EXPECT_EQ(candidate, "cpu.ref") << word;
+    }
+}
+
+void expect_refused(const std::string& folder, const std::string& reason) {
+  try {
+    run(folder);
+    ADD_FAILURE() << "was run, although: " << reason << again();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::refused) << error.what() << again();
+    EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what() << again();
+  }
+}
+
+// A folder as gtest takes names.
+std::string folder_name(const testing::TestParamInfo<std::string>& folder) {
+  std::string name = folder.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+class GoldenFolder : public testing::TestWithParam<std::string> {};
+
+TEST_P(GoldenFolder, RunsToItsNumbersOrIsRefusedWithTheReason) {
+  const spec::Model model = families().resolve(data_folder() / GetParam());
+  const config::FamilyInfo family = family_info(model.family);
+  ASSERT_FALSE(model.layers.empty()) << again();
+  if (!model.unsupported.empty()) {
+    EXPECT_EQ(family.tested, "") << "a family that is not run has no tested numbers" << again();
+    return expect_refused(GetParam(), model.unsupported.front());
+  }
+  EXPECT_FALSE(family.tested.empty()) << family.name << " has golden numbers" << again();
+  const weights::Checkpoint golden(golden_file(GetParam()));
+  const Output output(GetParam());
+  const runtime::RunReport report = run(GetParam(), output.path());
+  EXPECT_TRUE(report.checked);
+  EXPECT_EQ(report.layers.size(), model.layers.size());
+  const weights::Checkpoint got(output.path());
+  for (const runtime::LayerReport& layer : report.layers) {
+    SCOPED_TRACE("layer " + std::to_string(layer.layer_id) + again());
+    expect_numbers(layer, golden);
+    EXPECT_EQ(ids_of(got, layer.layer_id), ids_of(golden, layer.layer_id))
+        << "slots in another order";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GoldenFolder, testing::ValuesIn(folders()), folder_name);
+
+class Threads : public testing::TestWithParam<std::string> {};
+
+TEST_P(Threads, OneAndTwoGiveTheSameBits) {
+  const Output one("one"), two("two");
+  run(GetParam(), one.path(), 1);
+  run(GetParam(), two.path(), 2);
+  const MappedFile a(one.path()), b(two.path());
+  EXPECT_TRUE(std::ranges::equal(a.bytes(), b.bytes())) << again();
+}
+
+// Between them: latent width, shared experts, groups, averages, biases, a table of tokens, bf16.
+INSTANTIATE_TEST_SUITE_P(Some, Threads,
+                         testing::Values("deepseek-v3-f32", "deepseek-v4-f32", "gemma4-f32",
+                                         "gpt-oss-f32", "longcat-flash-f32",
+                                         "nemotron-h-latent-f32", "olmoe-bf16", "phimoe-f32"),
+                         folder_name);
+
+}  // namespace
+}  // namespace moert::golden
