@@ -82,7 +82,7 @@ std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::Te
   for (size_t i = 0; i < n; ++i) {
     const int64_t id = static_cast<const int64_t*>(view.get()->data)[i];
     if (id < -1 || id > INT32_MAX)  // -1 stands for none, of a token as of an expert
-      throw Error(Fault::input, what + " id " + std::to_string(id) + " is no " + what + "'s number",
+      throw Error(Fault::input, std::to_string(id).append(" is the number of no ").append(what),
                   file.place(info), "use the file that belongs to this model");
     ids[i] = static_cast<int32_t>(id);
   }

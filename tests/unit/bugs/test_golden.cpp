@@ -44,7 +44,7 @@ TEST(Golden, IdsBeyondThirtyTwoBitsAreAnErrorAndOthersAreCompared) {
   for (const int64_t offset : {int64_t{1} << 32, -(int64_t{1} << 32)}) {
     const Error error = error_of([&] { passes(offset); });
     EXPECT_EQ(error.fault(), Fault::input);
-    expect_text(error, {"topk_ids", "no expert's number"});
+    expect_text(error, {"topk_ids", "is the number of no expert"});
   }
 }
 
