@@ -171,6 +171,15 @@ TEST(Dense, ExpertTensorsThatNoLayerTakesAreReported) {
   }
 }
 
+TEST(Dense, AConfigAloneSaysSo) {
+  const TemporaryFolder folder;
+  write_file(folder / "config.json",
+             R"({"model_type":"gemma4_text","num_hidden_layers":2,"hidden_size":8})");
+  const Ended ended = run_moert({"model", "inspect", folder.path().string()});
+  EXPECT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  EXPECT_TRUE(contains(ended.out, "a dense model")) << MOERT_SHOW(ended);
+}
+
 // deepseek-v4-f32: layer 0 looks experts up by token.
 TEST(TokenIds, AreReadWhereALayerRoutesByThem) {
   const TemporaryFolder folder;

@@ -245,6 +245,13 @@ int inspect_dense(const Options& options, Console& console, const spec::Model& m
   return 0;
 }
 
+bool has_weights(const std::filesystem::path& folder) {
+  std::error_code unreadable;
+  for (const auto& file : std::filesystem::directory_iterator(folder, unreadable))
+    if (file.path().extension() == ".safetensors") return true;
+  return false;
+}
+
 // A model whose tensors no family names: its facts and the reason.
 int inspect_unknown(const Options& options, Console& console, const spec::Model& model) {
   if (options.json) {
@@ -277,12 +284,13 @@ int cmd_model_inspect(const Options& options, Console& console) {
   if (model.family.empty())
     return model.layers.empty() ? inspect_dense(options, console, model)
                                 : inspect_unknown(options, console, model);
+  // A dense model is not accounted for, unless its tensors or its config speak of experts.
+  const bool is_dense = model.layers.empty() && !model.speaks_of_experts;
+  if (is_dense && !has_weights(model.checkpoint)) return inspect_dense(options, console, model);
   const spec::Tensors rules = families.tensors(model);
   const Checkpoint checkpoint(model.checkpoint);
   const weights::Plan plan = weights::make_plan(model, rules, checkpoint);
-  // A dense model is not accounted for, unless its tensors or its config speak of experts.
-  if (model.layers.empty() && !model.speaks_of_experts && plan.of_dense_layers == 0)
-    return inspect_dense(options, console, model);
+  if (is_dense && plan.of_dense_layers == 0) return inspect_dense(options, console, model);
   return print_plan(options, console, model, checkpoint, plan);
 }
 
