@@ -62,6 +62,12 @@ def written_checkpoints(args):
     goldenfile.print_table(written.make(args.out, args.only))
 
 
+def float_tables(args):
+    from golden import small_floats
+
+    small_floats.make(args.out)
+
+
 def olmoe_tiny(args):
     from golden import tiny
 
@@ -94,6 +100,8 @@ def main():
         "written", help="write those of families that the library lacks, from the formulas")
     p.add_argument("only", nargs="*", metavar="FOLDER", help="only these (default: all)")
     p.set_defaults(action=written_checkpoints)
+    p = commands.add_parser("floats", help="write the tables of floats of eight and four bits")
+    p.set_defaults(action=float_tables)
     p = commands.add_parser("olmoe-tiny", help="train and write the small language model")
     p.add_argument("--steps", type=int, default=None, help="training steps (default: as committed)")
     p.add_argument("--keep-weights", action="store_true",
