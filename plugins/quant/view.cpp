@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "view.hpp"
 
+#include <algorithm>
+
 namespace moert::quant {
 namespace {
 
@@ -13,19 +15,29 @@ constexpr uint32_t kMustUnderstand = 0xffff0000u;
 
 // Bytes from the first element to the end of the last one; false if they do not fit 63 bits.
 bool extent(const moert_tensor_t& t, int64_t* bytes) {
-  const auto size = static_cast<int64_t>(dtype_bytes(t.dtype, 1));
-  int64_t down = 0;
-  int64_t right = 0;
-  int64_t last = 0;
-  return !__builtin_mul_overflow(t.shape[0] - 1, t.strides[0], &down) &&
-         !__builtin_mul_overflow(t.shape[1] - 1, t.strides[1], &right) &&
-         !__builtin_add_overflow(down, right, &last) && !__builtin_add_overflow(last, 1, &last) &&
-         !__builtin_mul_overflow(last, size, bytes);
+  int64_t elements = 1;
+  for (uint32_t d = 0; d < t.rank; ++d) {
+    int64_t along = 0;
+    if (__builtin_mul_overflow(t.shape[d] - 1, t.strides[d], &along) ||
+        __builtin_add_overflow(elements, along, &elements))
+      return false;
+  }
+  return !__builtin_mul_overflow(elements, static_cast<int64_t>(dtype_bytes(t.dtype, 1)), bytes);
+}
+
+bool is_empty(const moert_tensor_t& t) {
+  return std::any_of(t.shape, t.shape + t.rank, [](int64_t size) { return size == 0; });
+}
+
+void expect_companion(const moert_tensor_t* tensor, const char* name, const std::string& scheme) {
+  if (tensor != nullptr)
+    damaged("the weight came with a " + std::string(name) + " (" + tensor_text(*tensor) +
+            "), but '" + scheme + "' has none");
 }
 
 }  // namespace
 
-void expect_matrix(const moert_tensor_t& t, const char* name, uint32_t dtype) {
+void expect_array(const moert_tensor_t& t, const char* name, uint32_t dtype) {
   const std::string text(name);
   if ((t.flags & kMustUnderstand) != 0)
     throw PluginError(MOERT_UNIMPLEMENTED, text + ": tensor flag bits " +
@@ -33,26 +45,31 @@ void expect_matrix(const moert_tensor_t& t, const char* name, uint32_t dtype) {
                                                " are not known here");
   if (t.device.kind != MOERT_DEVICE_CPU)
     throw PluginError(MOERT_INVALID_ARGUMENT, text + " is not in host memory");
-  if (t.rank != 2 || t.shape == nullptr || t.strides == nullptr)
-    damaged(text + " has rank " + std::to_string(t.rank) + ", expected a matrix [rows, cols]");
+  if (t.rank > kMaxRank || (t.rank > 0 && (t.shape == nullptr || t.strides == nullptr)))
+    damaged(text + " has rank " + std::to_string(t.rank) + " or no shape");
   if (t.dtype != dtype)
     damaged(text + " is " + tensor_text(t) + ", expected " + std::string(dtype_name(dtype)));
-  for (uint32_t d = 0; d < 2; ++d) {
+  for (uint32_t d = 0; d < t.rank; ++d) {
     if (t.shape[d] < 0 || t.strides[d] < 0)
       damaged(text + " has size " + std::to_string(t.shape[d]) + " and stride " +
               std::to_string(t.strides[d]) + " in dimension " + std::to_string(d) +
               ", expected no negative numbers");
   }
-  if (t.shape[0] == 0 || t.shape[1] == 0) return;
+  if (is_empty(t)) return;
   int64_t bytes = 0;
   if (t.data == nullptr || !extent(t, &bytes) || static_cast<uint64_t>(bytes) > t.bytes)
     damaged(text + " is " + tensor_text(t) + " with strides " + shape_text(t.strides, t.rank) +
             ", which is more than its " + std::to_string(t.bytes) + " bytes");
 }
 
-void expect_plain(const moert_tensor_t& t, std::string_view scheme) {
-  if (t.quant == nullptr) return;
-  const moert_quant_view_t& quant = *t.quant;
+void expect_matrix(const moert_tensor_t& t, const char* name, uint32_t dtype) {
+  if (t.rank != 2)
+    damaged(std::string(name) + " has rank " + std::to_string(t.rank) +
+            ", expected a matrix [rows, cols]");
+  expect_array(t, name, dtype);
+}
+
+void expect_scheme(const moert_quant_view_t& quant, std::string_view scheme, unsigned companions) {
   const std::string mine(scheme);
   if (quant.scheme != nullptr && quant.scheme != scheme)
     damaged("the weight's scheme is '" + std::string(quant.scheme) + "', this object reads '" +
@@ -60,16 +77,15 @@ void expect_plain(const moert_tensor_t& t, std::string_view scheme) {
   if (quant.layout != nullptr && std::string_view(quant.layout) != "canonical")
     damaged("the weight's layout is '" + std::string(quant.layout) + "', '" + mine +
             "' has only 'canonical'");
-  const std::pair<const moert_tensor_t*, const char*> companions[] = {
-      {quant.scale, "scale"},
-      {quant.scale2, "second scale"},
-      {quant.zero_point, "zero point"},
-      {quant.group_index, "group index"},
-      {quant.input_scale, "input scale"}};
-  for (const auto& [tensor, name] : companions)
-    if (tensor != nullptr)
-      damaged("the weight came with a " + std::string(name) + " (" + tensor_text(*tensor) +
-              "), but '" + mine + "' is plain numbers and has none");
+  if ((companions & kScale) == 0) expect_companion(quant.scale, "scale", mine);
+  expect_companion(quant.scale2, "second scale", mine);
+  expect_companion(quant.zero_point, "zero point", mine);
+  expect_companion(quant.group_index, "group index", mine);
+  if ((companions & kInputScale) == 0) expect_companion(quant.input_scale, "input scale", mine);
+}
+
+void expect_plain(const moert_tensor_t& t, std::string_view scheme) {
+  if (t.quant != nullptr) expect_scheme(*t.quant, scheme, 0);
 }
 
 void expect_rows(const moert_tensor_t& t, int64_t row, int64_t rows, const float* out,

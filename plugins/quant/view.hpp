@@ -7,10 +7,19 @@
 
 namespace moert::quant {
 
-// Throws unless `tensor` is a matrix of `dtype` on the host whose elements all lie in its bytes.
+// Throws unless `tensor` is an array of `dtype` on the host whose elements all lie in its bytes.
 // MOERT_DATA_LOSS where the contents contradict the format, MOERT_UNIMPLEMENTED for a flag that must
 // be understood and is not.
+void expect_array(const moert_tensor_t& tensor, const char* name, uint32_t dtype);
+// The same, and it is a matrix.
 void expect_matrix(const moert_tensor_t& tensor, const char* name, uint32_t dtype);
+
+// Companions that a scheme may have.
+inline constexpr unsigned kScale = 1, kInputScale = 2;
+
+// Throws MOERT_DATA_LOSS if the record names another scheme, a private layout, or a companion that is
+// not among `companions`: one that is there was meant to be used.
+void expect_scheme(const moert_quant_view_t& quant, std::string_view scheme, unsigned companions);
 
 // Throws MOERT_DATA_LOSS if the view's quant record names another scheme, a private layout, or any
 // companion: a format of plain numbers has none, and one that is there was meant to be used.

@@ -8,6 +8,7 @@
 #include "host.hpp"
 #include "kinds.hpp"
 #include "numbers.hpp"
+#include "quant_scaled.hpp"
 
 namespace moert::conformance {
 namespace {
@@ -323,9 +324,9 @@ void odd_numbers_survive(Rig& rig) {
 }  // namespace
 
 void add_quant_tests(const Feature& feature) {
-  const std::pair<const char*, void (*)(Rig&)> tests[] = {
-      {"SchemeNames", scheme_names},
-      {"Parameters", parameters_test},
+  const std::pair<const char*, void (*)(Rig&)> of_all[] = {{"SchemeNames", scheme_names},
+                                                           {"Parameters", parameters_test}};
+  const std::pair<const char*, void (*)(Rig&)> of_plain[] = {
       {"EveryNumber", every_number},
       {"Views", views},
       {"EmptyViews", empty_views},
@@ -341,11 +342,19 @@ void add_quant_tests(const Feature& feature) {
     schemes.erase(0, schemes.find_first_not_of(", "));
     comma = std::min(schemes.find(','), schemes.size());
     const std::string scheme = schemes.substr(0, comma);
-    for (const auto& [name, run] : tests)
-      add(feature, name, scheme, [feature, scheme, test = run] {
+    const auto add_test = [&](const char* name, auto run) {
+      add(feature, name, scheme, [feature, scheme, run] {
         Rig rig(feature, scheme);
-        test(rig);
+        run(rig);
       });
+    };
+    for (const auto& [name, run] : of_all) add_test(name, run);
+    if (is_scaled(scheme)) {
+      for (const auto& [name, run] : scaled_tests())
+        add_test(name, [test = run](Rig& rig) { test({rig.table, rig.self, rig.scheme}); });
+    } else {
+      for (const auto& [name, run] : of_plain) add_test(name, run);
+    }
   }
 }
 
