@@ -4,136 +4,15 @@
 #include "quant_scaled.hpp"
 
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
+#include "fp8_weight.hpp"
 #include "host.hpp"
 #include "numbers.hpp"
 #include "suite.hpp"
 
 namespace moert::conformance {
 namespace {
-
-struct Element {
-  const char* name;
-  uint32_t dtype;
-  int exponent_bits, bias;
-  bool has_infinity, nan_is_negative_zero;
-};
-constexpr Element kElements[] = {{"e4m3fn", MOERT_DTYPE_F8_E4M3FN, 4, 7, false, false},
-                                 {"e4m3fnuz", MOERT_DTYPE_F8_E4M3FNUZ, 4, 8, false, true},
-                                 {"e5m2", MOERT_DTYPE_F8_E5M2, 5, 15, true, false}};
-
-// The format that a scheme's name describes.
-struct Format : Element {
-  uint32_t scale_dtype = 0;
-  int64_t block_rows = 0, block_cols = 0;  // 0: the whole dimension
-
-  int fraction_bits() const { return 7 - exponent_bits; }
-  double value(uint32_t code) const {
-    const double sign = code >= 0x80 ? -1 : 1;
-    const auto magnitude = static_cast<int>(code & 0x7fu);
-    const double nan = std::numeric_limits<double>::quiet_NaN();
-    if (nan_is_negative_zero && code == 0x80) return nan;
-    if (!nan_is_negative_zero && !has_infinity && magnitude == 0x7f) return nan;
-    if (has_infinity && magnitude >= 0x7c) return magnitude == 0x7c ? sign * HUGE_VAL : nan;
-    const int exponent = magnitude >> fraction_bits();
-    const int fraction = magnitude & ((1 << fraction_bits()) - 1);
-    const int whole = exponent == 0 ? fraction : fraction + (1 << fraction_bits());
-    return sign * std::ldexp(whole, std::max(exponent, 1) - bias - fraction_bits());
-  }
-  double largest() const { return value(has_infinity ? 0x7b : nan_is_negative_zero ? 0x7f : 0x7e); }
-  static int64_t blocks(int64_t size, int64_t block) {
-    return block == 0 ? 1 : (size + block - 1) / block;
-  }
-  int64_t block_of(int64_t index, bool row) const {
-    const int64_t block = row ? block_rows : block_cols;
-    return block == 0 ? 0 : index / block;
-  }
-};
-
-Format format_of(const std::string& scheme) {
-  Format f{};
-  const size_t first = scheme.find('.'), second = scheme.find('.', first + 1);
-  if (scheme.substr(0, 4) != "fp8_" || second == std::string::npos) return f;
-  const std::string element = scheme.substr(4, first - 4);
-  const std::string blocks = scheme.substr(first + 1, second - first - 1);
-  const std::string scale = scheme.substr(second + 1);
-  for (const Element& each : kElements)
-    if (element == each.name) static_cast<Element&>(f) = each;
-  for (const uint32_t dtype : {MOERT_DTYPE_F32, MOERT_DTYPE_BF16, MOERT_DTYPE_F8_E8M0})
-    if (scale == dtype_name(dtype) || "f8_" + scale == dtype_name(dtype)) f.scale_dtype = dtype;
-  long long down = 0, right = 0;
-  if (blocks == "channel") {
-    f.block_rows = 1;
-  } else if (std::sscanf(blocks.c_str(), "block%lldx%lld", &down, &right) == 2) {
-    f.block_rows = down;
-    f.block_cols = right;
-  } else if (blocks != "tensor") {
-    f.dtype = 0;
-  }
-  return f;
-}
-
-// A weight with its scales, and the numbers that it stands for.
-class Weight {
- public:
-  Weight(const Format& format, std::string scheme, int64_t row_count, int64_t col_count)
-      : f(format),
-        rows(row_count),
-        cols(col_count),
-        scheme_(std::move(scheme)),
-        codes_(place_, f.dtype, {rows, cols}),
-        scales_(place_, f.scale_dtype,
-                {Format::blocks(rows, f.block_rows), Format::blocks(cols, f.block_cols)}) {
-    quant.struct_size = sizeof quant;
-    quant.scheme = scheme_.c_str();
-    quant.layout = "canonical";
-    quant.scale = scales_.get();
-    codes_.view().set_quant(&quant);
-  }
-  // Every code, in an order of its own; scales of many sizes.
-  void draw(Random& random) {
-    Bytes codes(static_cast<size_t>(rows * cols));
-    for (auto& code : codes) code = static_cast<unsigned char>(random.below(256));
-    codes_.buffer().write(codes);
-    const auto count = static_cast<size_t>(element_count(*scales_.get()));
-    if (f.scale_dtype == MOERT_DTYPE_F8_E8M0) {
-      Bytes scales(count);
-      for (auto& scale : scales) scale = static_cast<unsigned char>(100 + random.below(50));
-      return scales_.buffer().write(scales);
-    }
-    std::vector<double> scales(count);
-    for (double& scale : scales)
-      scale = std::ldexp(random.uniform() + 1.5, static_cast<int>(random.below(20)) - 10);
-    scales_.buffer().write(rounded(f.scale_dtype, scales).bytes);
-  }
-  void set_codes(const Bytes& codes) { codes_.buffer().write(codes); }
-  Bytes codes() { return codes_.read(); }
-  Bytes scale_bytes() { return scales_.read(); }
-  double scale(int64_t row, int64_t col) {
-    const auto index = static_cast<size_t>(f.block_of(row, true) * scales_.get()->shape[1] +
-                                           f.block_of(col, false));
-    const Bytes bytes = scales_.read();
-    if (f.scale_dtype == MOERT_DTYPE_F8_E8M0) return std::ldexp(1.0, bytes[index] - 127);
-    return decoded(f.scale_dtype, bytes)[index];
-  }
-  Tensor& tensor() { return codes_; }
-  Tensor& scales() { return scales_; }
-  void expect_guards() {
-    codes_.buffer().expect_guards("the weight");
-    scales_.buffer().expect_guards("the scale");
-  }
-
-  const Format f;
-  const int64_t rows, cols;
-  moert_quant_view_t quant{};
-
- private:
-  std::string scheme_;
-  Place place_{nullptr};
-  Tensor codes_, scales_;
-};
 
 // Rows enough for two blocks and a part of one, if blocks are small; else a part of one block.
 int64_t odd_size(int64_t block) {
@@ -148,7 +27,7 @@ void expect_number(float got, double want, const std::string& where) {
 }
 
 void parameters(const ScaledFormat& method) {
-  const Format f = format_of(method.scheme);
+  const Fp8Format f = format_of(method.scheme);
   moert_quant_param_t all[8];
   uint32_t count = 0;
   const int64_t rows = odd_size(f.block_rows), cols = odd_size(f.block_cols);
@@ -160,15 +39,15 @@ void parameters(const ScaledFormat& method) {
   EXPECT_EQ(all[1].param, uint32_t{MOERT_PARAM_SCALE});
   EXPECT_EQ(all[1].required, 1u);
   EXPECT_EQ(all[1].dtype, f.scale_dtype);
-  EXPECT_EQ(all[1].shape[0], Format::blocks(rows, f.block_rows));
-  EXPECT_EQ(all[1].shape[1], Format::blocks(cols, f.block_cols));
+  EXPECT_EQ(all[1].shape[0], Fp8Format::blocks(rows, f.block_rows));
+  EXPECT_EQ(all[1].shape[1], Fp8Format::blocks(cols, f.block_cols));
 }
 
 // Partial blocks at both ends, every code, rows from the middle, rows of the destination apart.
 void blocks(const ScaledFormat& method) {
-  const Format f = format_of(method.scheme);
-  Weight weight(f, method.scheme, odd_size(f.block_rows),
-                std::max<int64_t>(odd_size(f.block_cols), 67));
+  const Fp8Format f = format_of(method.scheme);
+  Fp8Weight weight(f, method.scheme, odd_size(f.block_rows),
+                   std::max<int64_t>(odd_size(f.block_cols), 67));
   Random random("blocks " + method.scheme);
   weight.draw(random);
   const int64_t first = 2, rows = weight.rows - 3, stride = weight.cols + 2;
@@ -193,9 +72,9 @@ void blocks(const ScaledFormat& method) {
 
 // A transposed view of the codes: scales belong to the view's rows and columns.
 void transposed(const ScaledFormat& method) {
-  const Format f = format_of(method.scheme);
+  const Fp8Format f = format_of(method.scheme);
   const int64_t rows = odd_size(f.block_rows), cols = odd_size(f.block_cols);
-  Weight weight(f, method.scheme, rows, cols);
+  Fp8Weight weight(f, method.scheme, rows, cols);
   Random random("transposed " + method.scheme);
   weight.draw(random);
   weight.tensor().view().set_stride(0, 1, static_cast<uint64_t>(rows * cols));
@@ -213,8 +92,8 @@ void transposed(const ScaledFormat& method) {
 }
 
 void refuses(const ScaledFormat& method) {
-  const Format f = format_of(method.scheme);
-  Weight weight(f, method.scheme, odd_size(f.block_rows), odd_size(f.block_cols));
+  const Fp8Format f = format_of(method.scheme);
+  Fp8Weight weight(f, method.scheme, odd_size(f.block_rows), odd_size(f.block_cols));
   Random random("refuses " + method.scheme);
   weight.draw(random);
   const moert_tensor_t* good = weight.quant.scale;
@@ -265,7 +144,7 @@ void refuses(const ScaledFormat& method) {
 }
 
 // What encode wrote: the nearest of the format's numbers under its scale.
-void expect_nearest(Weight& weight, const std::vector<float>& source) {
+void expect_nearest(Fp8Weight& weight, const std::vector<float>& source) {
   const Bytes codes = weight.codes();
   for (int64_t r = 0; r < weight.rows; ++r) {
     for (int64_t c = 0; c < weight.cols; ++c) {
@@ -286,20 +165,20 @@ void expect_nearest(Weight& weight, const std::vector<float>& source) {
 
 void encoding(const ScaledFormat& method) {
   if (method.table.encode == nullptr) throw Skip{"cannot be written"};
-  const Format f = format_of(method.scheme);
+  const Fp8Format f = format_of(method.scheme);
   const int64_t rows = odd_size(f.block_rows), cols = odd_size(f.block_cols);
   std::vector<float> source(static_cast<size_t>(rows * cols));
   Random random("encoding " + method.scheme);
   for (float& x : source)
     x = static_cast<float>(std::ldexp(random.uniform(), static_cast<int>(random.below(16)) - 8));
   for (int64_t c = 0; c < cols; ++c) source[static_cast<size_t>(c)] = 0.0f;  // a channel of zeros
-  Weight weight(f, method.scheme, rows, cols), again(f, method.scheme, rows, cols);
+  Fp8Weight weight(f, method.scheme, rows, cols), again(f, method.scheme, rows, cols);
   const TensorView from(static_cast<const void*>(source.data()), MOERT_DTYPE_F32, {rows, cols});
   must("encode",
        [&](auto* e) { return method.table.encode(method.self, from, weight.tensor().get(), e); });
   weight.expect_guards();
   expect_nearest(weight, source);
-  const auto numbers_of = [&](Weight& encoded) {
+  const auto numbers_of = [&](Fp8Weight& encoded) {
     std::vector<float> out(source.size());
     must("decode", [&](auto* e) {
       return method.table.decode(method.self, encoded.tensor().get(), 0, rows, out.data(), cols, e);
@@ -320,7 +199,7 @@ void encoding(const ScaledFormat& method) {
 }
 
 // The format's number nearest to one that is not beyond the largest; the even code of two.
-double nearest(const Format& f, double value) {
+double nearest(const Fp8Format& f, double value) {
   double best = 0, distance = HUGE_VAL;
   for (uint32_t code = 0; code < 256; ++code) {
     const double each = f.value(code), away = std::fabs(each - value);
@@ -332,7 +211,7 @@ double nearest(const Format& f, double value) {
 // An object that quantises activations in one way, and rows of 200 numbers, odd ones among them.
 void activations(const ScaledFormat& method, const char* way, int64_t group, double least,
                  const moert_tensor_t* input_scale) {
-  const Format f = format_of(method.scheme);
+  const Fp8Format f = format_of(method.scheme);
   TestHost host(1);
   const moert_kv_t option = {"activations", way};
   void* self = nullptr;
@@ -388,7 +267,7 @@ void activation_schemes(const ScaledFormat& method) {
 }  // namespace
 
 bool is_scaled(const std::string& scheme) {
-  const Format f = format_of(scheme);
+  const Fp8Format f = format_of(scheme);
   return f.dtype != 0 && f.scale_dtype != 0;
 }
 
