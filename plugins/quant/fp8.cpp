@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <moert/sdk/small_floats.hpp>
 
 #include "view.hpp"
@@ -50,16 +49,6 @@ std::optional<Blocks> blocks_of(std::string_view word) {
   const auto cols = block_size(word.substr(cross + 1));
   if (!rows || !cols) return std::nullopt;
   return Blocks{*rows, *cols};
-}
-
-float source_at(const moert_tensor_t& source, int64_t row, int64_t col) {
-  float value = 0;
-  std::memcpy(&value, element(source, row, col, sizeof value), sizeof value);
-  if (!std::isfinite(value))
-    throw PluginError(MOERT_DATA_LOSS, "the source at [" + std::to_string(row) + ", " +
-                                           std::to_string(col) + "] is " + std::to_string(value) +
-                                           ", which FP8 cannot hold beside a scale");
-  return value;
 }
 
 }  // namespace
@@ -169,13 +158,13 @@ void Fp8::encode_block(const moert_tensor_t& source, const moert_tensor_t& weigh
   float amax = 0;
   for (int64_t r = first_row; r < end_row; ++r)
     for (int64_t c = first_col; c < end_col; ++c)
-      amax = std::max(amax, std::fabs(source_at(source, r, c)));
+      amax = std::max(amax, std::fabs(finite_at(source, r, c)));
   const float scale =
       scale_not_below(static_cast<double>(amax) / scheme_.element->largest, scheme_.scale_dtype);
   scales.set(down, right, scale);
   for (int64_t r = first_row; r < end_row; ++r)
     for (int64_t c = first_col; c < end_col; ++c)
-      *element(weight, r, c, 1) = scheme_.element->narrow(source_at(source, r, c) / scale);
+      *element(weight, r, c, 1) = scheme_.element->narrow(finite_at(source, r, c) / scale);
 }
 
 void Fp8::quantize(float* values, int64_t count, float scale) const {

@@ -5,7 +5,8 @@
 #include "bf16.hpp"
 #include "f16.hpp"
 #include "f32.hpp"
+#include "fp4.hpp"
 #include "fp8.hpp"
 
 MOERT_PLUGIN("org.moert.quant", "quant", "MoERT", "0.1.0", moert::quant::F32, moert::quant::BF16,
-             moert::quant::F16, moert::quant::Fp8)
+             moert::quant::F16, moert::quant::Fp8, moert::quant::Fp4)

@@ -68,6 +68,7 @@ unsigned char* Scales::address(int64_t down, int64_t right) const {
 float Scales::of_block(int64_t down, int64_t right) const {
   const unsigned char* at = address(down, right);
   if (scale_->dtype == MOERT_DTYPE_F8_E8M0) return e8m0_to_f32(*at);
+  if (scale_->dtype == MOERT_DTYPE_F8_E4M3FN) return e4m3fn_to_f32(*at);
   if (scale_->dtype == MOERT_DTYPE_BF16) {
     uint16_t bits = 0;
     std::memcpy(&bits, at, sizeof bits);

@@ -18,7 +18,7 @@ struct Blocks {
   int64_t right(int64_t weight_cols) const { return along(weight_cols, cols); }
 };
 
-// The scale tensor of a weight: [down, right] blocks of f32, bf16 or e8m0. Dimensions that are 1 by the
+// The scale tensor of a weight: [down, right] blocks of f32, bf16, e8m0 or e4m3fn. Dimensions that are 1 by the
 // kind of blocks, not by the weight's size, may be left out: [rows] for rows, [1] or [] for one scale.
 class Scales {
  public:
@@ -35,7 +35,7 @@ class Scales {
                     blocks_.cols == 0 ? 0 : col / blocks_.cols);
   }
   float of_block(int64_t down, int64_t right) const;
-  // `value` must be exact in the dtype.
+  // `value` must be exact in the dtype, which is not e4m3fn.
   void set(int64_t down, int64_t right, float value) const;
 
  private:

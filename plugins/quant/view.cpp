@@ -3,11 +3,15 @@
 #include "view.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
 
 namespace moert::quant {
 namespace {
 
 constexpr uint32_t kMustUnderstand = 0xffff0000u;
+constexpr uint32_t kNibbleOrder = MOERT_TENSOR_HIGH_NIBBLE_FIRST;
 
 [[noreturn]] void damaged(const std::string& message) {
   throw PluginError(MOERT_DATA_LOSS, message);
@@ -22,7 +26,9 @@ bool extent(const moert_tensor_t& t, int64_t* bytes) {
         __builtin_add_overflow(elements, along, &elements))
       return false;
   }
-  return !__builtin_mul_overflow(elements, static_cast<int64_t>(dtype_bytes(t.dtype, 1)), bytes);
+  if (elements > std::numeric_limits<int64_t>::max() / 64) return false;
+  *bytes = static_cast<int64_t>(dtype_bytes(t.dtype, elements));
+  return true;
 }
 
 bool is_empty(const moert_tensor_t& t) {
@@ -39,9 +45,10 @@ void expect_companion(const moert_tensor_t* tensor, const char* name, const std:
 
 void expect_array(const moert_tensor_t& t, const char* name, uint32_t dtype) {
   const std::string text(name);
-  if ((t.flags & kMustUnderstand) != 0)
-    throw PluginError(MOERT_UNIMPLEMENTED, text + ": tensor flag bits " +
-                                               std::to_string(t.flags & kMustUnderstand) +
+  const bool packed = dtype == MOERT_DTYPE_F4_E2M1;
+  const uint32_t unknown = t.flags & kMustUnderstand & ~(packed ? kNibbleOrder : 0u);
+  if (unknown != 0)
+    throw PluginError(MOERT_UNIMPLEMENTED, text + ": tensor flag bits " + std::to_string(unknown) +
                                                " are not known here");
   if (t.device.kind != MOERT_DEVICE_CPU)
     throw PluginError(MOERT_INVALID_ARGUMENT, text + " is not in host memory");
@@ -78,7 +85,7 @@ void expect_scheme(const moert_quant_view_t& quant, std::string_view scheme, uns
     damaged("the weight's layout is '" + std::string(quant.layout) + "', '" + mine +
             "' has only 'canonical'");
   if ((companions & kScale) == 0) expect_companion(quant.scale, "scale", mine);
-  expect_companion(quant.scale2, "second scale", mine);
+  if ((companions & kScale2) == 0) expect_companion(quant.scale2, "second scale", mine);
   expect_companion(quant.zero_point, "zero point", mine);
   expect_companion(quant.group_index, "group index", mine);
   if ((companions & kInputScale) == 0) expect_companion(quant.input_scale, "input scale", mine);
@@ -86,6 +93,15 @@ void expect_scheme(const moert_quant_view_t& quant, std::string_view scheme, uns
 
 void expect_plain(const moert_tensor_t& t, std::string_view scheme) {
   if (t.quant != nullptr) expect_scheme(*t.quant, scheme, 0);
+}
+
+float finite_at(const moert_tensor_t& source, int64_t row, int64_t col) {
+  float value = 0;
+  std::memcpy(&value, element(source, row, col, sizeof value), sizeof value);
+  if (!std::isfinite(value))
+    damaged("the source at [" + std::to_string(row) + ", " + std::to_string(col) + "] is " +
+            std::to_string(value) + ", which no code holds beside a scale");
+  return value;
 }
 
 void expect_rows(const moert_tensor_t& t, int64_t row, int64_t rows, const float* out,

@@ -15,7 +15,7 @@ void expect_array(const moert_tensor_t& tensor, const char* name, uint32_t dtype
 void expect_matrix(const moert_tensor_t& tensor, const char* name, uint32_t dtype);
 
 // Companions that a scheme may have.
-inline constexpr unsigned kScale = 1, kInputScale = 2;
+inline constexpr unsigned kScale = 1, kInputScale = 2, kScale2 = 4;
 
 // Throws MOERT_DATA_LOSS if the record names another scheme, a private layout, or a companion that is
 // not among `companions`: one that is there was meant to be used.
@@ -29,6 +29,10 @@ void expect_plain(const moert_tensor_t& tensor, std::string_view scheme);
 // destination holds a row of it.
 void expect_rows(const moert_tensor_t& tensor, int64_t row, int64_t rows, const float* out,
                  int64_t out_stride);
+
+// An element of an f32 matrix that is to be encoded. Throws MOERT_DATA_LOSS for one that is not finite:
+// no code holds it beside a scale.
+float finite_at(const moert_tensor_t& source, int64_t row, int64_t col);
 
 // Address of an element. Checkpoints are mapped files, so it need not be aligned: read and write it
 // with memcpy.

@@ -8,6 +8,7 @@
 #include "host.hpp"
 #include "kinds.hpp"
 #include "numbers.hpp"
+#include "quant_packed.hpp"
 #include "quant_scaled.hpp"
 
 namespace moert::conformance {
@@ -95,7 +96,10 @@ std::vector<moert_quant_param_t> parameters(Rig& rig, int64_t rows, int64_t cols
 }
 
 void parameters_test(Rig& rig) {
-  const std::vector<moert_quant_param_t> all = parameters(rig, 12, 34);
+  int64_t width = 34, ignored = 1;
+  must("round_sizes",
+       [&](auto* e) { return rig.table.round_sizes(rig.self, &width, &ignored, e); });
+  const std::vector<moert_quant_param_t> all = parameters(rig, 12, width);
   if (all.empty()) stop("a weight of no tensors");
   EXPECT_EQ(all[0].param, uint32_t{MOERT_PARAM_WEIGHT});
   EXPECT_EQ(all[0].required, 1u);
@@ -111,11 +115,12 @@ void parameters_test(Rig& rig) {
   std::memset(&none, 0x5a, sizeof none);
   uint32_t count = 0;
   must("parameters without room",
-       [&](auto* e) { return rig.table.parameters(rig.self, 12, 34, &none, 0, &count, e); });
+       [&](auto* e) { return rig.table.parameters(rig.self, 12, width, &none, 0, &count, e); });
   EXPECT_EQ(count, all.size());
   EXPECT_EQ(none.param, 0x5a5a5a5au) << "more records were written than there was room for";
-  must_fail("a negative size", {MOERT_INVALID_ARGUMENT},
-            [&](auto* e) { return rig.table.parameters(rig.self, -1, 34, &none, 0, &count, e); });
+  must_fail("a negative size", {MOERT_INVALID_ARGUMENT}, [&](auto* e) {
+    return rig.table.parameters(rig.self, -1, width, &none, 0, &count, e);
+  });
   int64_t h = 33;
   int64_t i = 17;
   must("round_sizes", [&](auto* e) { return rig.table.round_sizes(rig.self, &h, &i, e); });
@@ -349,8 +354,8 @@ void add_quant_tests(const Feature& feature) {
       });
     };
     for (const auto& [name, run] : of_all) add_test(name, run);
-    if (is_scaled(scheme)) {
-      for (const auto& [name, run] : scaled_tests())
+    if (is_scaled(scheme) || is_packed(scheme)) {
+      for (const auto& [name, run] : is_packed(scheme) ? packed_tests() : scaled_tests())
         add_test(name, [test = run](Rig& rig) { test({rig.table, rig.self, rig.scheme}); });
     } else {
       for (const auto& [name, run] : of_plain) add_test(name, run);

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "fp8_weight.hpp"
 #include "host.hpp"
@@ -146,6 +147,7 @@ void refuses(const ScaledFormat& method) {
 // What encode wrote: the nearest of the format's numbers under its scale.
 void expect_nearest(Fp8Weight& weight, const std::vector<float>& source) {
   const Bytes codes = weight.codes();
+  std::map<std::pair<int64_t, int64_t>, double> largest_of;  // block -> amax in units of its scale
   for (int64_t r = 0; r < weight.rows; ++r) {
     for (int64_t c = 0; c < weight.cols; ++c) {
       const auto at = static_cast<size_t>(r * weight.cols + c);
@@ -153,6 +155,8 @@ void expect_nearest(Fp8Weight& weight, const std::vector<float>& source) {
       const double want = static_cast<double>(source[at]) / scale;
       const double got = weight.f.value(codes[at]);
       ASSERT_LE(std::fabs(want), weight.f.largest()) << "a scale that is too small for its block";
+      double& largest = largest_of[{weight.f.block_of(r, true), weight.f.block_of(c, false)}];
+      largest = std::max(largest, std::fabs(want));
       double best = HUGE_VAL;
       for (uint32_t code = 0; code < 256; ++code)
         if (const double value = weight.f.value(code); std::isfinite(value))
@@ -160,6 +164,12 @@ void expect_nearest(Fp8Weight& weight, const std::vector<float>& source) {
       ASSERT_LE(std::fabs(got - want), best + std::fabs(want) * 0x1p-24)
           << source[at] << " became " << got << " x " << scale;
     }
+  }
+  const double room = weight.f.scale_dtype == MOERT_DTYPE_F8_E8M0 ? 0.5 : 1 - 0x1p-7;
+  for (const auto& [block, largest] : largest_of) {
+    if (largest == 0) continue;
+    EXPECT_GE(largest, room * weight.f.largest())
+        << "a scale that is larger than need be, of block " << block.first << ", " << block.second;
   }
 }
 

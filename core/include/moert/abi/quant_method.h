@@ -49,8 +49,8 @@ typedef struct moert_quant_method {
 
   /* All methods below only read `self`: [any-thread] on one object. */
 
-  /* The tensors of a weight of [rows, cols]. Writes at most `capacity` records and sets *count to
-   * the number there are. rows, cols >= 0. */
+  /* The tensors of a weight of [rows, cols], cols as round_sizes gives it. Writes at most `capacity`
+   * records and sets *count to the number there are. rows, cols >= 0. */
   moert_code_t (*parameters)(void* self, int64_t rows, int64_t cols, moert_quant_param_t* out,
                              uint32_t capacity, uint32_t* count, moert_error_t* error);
 
