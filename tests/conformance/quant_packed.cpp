@@ -82,6 +82,15 @@ std::vector<float> decode(const ScaledFormat& method, const Packed& weight, int6
   return out;
 }
 
+// Each number of a decoded weight is want(row, column).
+template <class Want>
+void expect_numbers(const std::vector<float>& got, const Packed& weight, Want want) {
+  for (int64_t r = 0; r < weight.rows; ++r)
+    for (int64_t c = 0; c < weight.cols; ++c)
+      EXPECT_EQ(got[static_cast<size_t>(r * weight.cols + c)], want(r, c))
+          << "row " << r << ", column " << c;
+}
+
 // Every code under every scale that is a number.
 void every_code(const ScaledFormat& method) {
   Packed weight(method.scheme, is_mx(method.scheme) ? 255 : 127, 1);
@@ -91,11 +100,9 @@ void every_code(const ScaledFormat& method) {
   for (int64_t r = 0; r < weight.rows; ++r)
     weight.scales[static_cast<size_t>(r)] = static_cast<unsigned char>(r);
   const std::vector<float> got = decode(method, weight, 0, weight.rows, weight.cols);
-  for (int64_t r = 0; r < weight.rows; ++r)
-    for (int64_t c = 0; c < weight.cols; ++c)
-      EXPECT_EQ(got[static_cast<size_t>(r * weight.cols + c)],
-                weight.number(weight.code(r * weight.cols + c), r, c))
-          << "scale " << r << ", column " << c;
+  expect_numbers(got, weight, [&](int64_t r, int64_t c) {
+    return weight.number(weight.code(r * weight.cols + c), r, c);
+  });
 }
 
 // Groups along a row, rows from the middle, rows of the destination apart, both orders of nibbles.
@@ -129,11 +136,9 @@ void transposed(const ScaledFormat& method) {
   weight.view.set_stride(0, 1, weight.codes.size());
   weight.view.set_stride(1, weight.rows, weight.codes.size());
   const std::vector<float> got = decode(method, weight, 0, weight.rows, weight.cols);
-  for (int64_t r = 0; r < weight.rows; ++r)
-    for (int64_t c = 0; c < weight.cols; ++c)
-      EXPECT_EQ(got[static_cast<size_t>(r * weight.cols + c)],
-                weight.number(weight.code(c * weight.rows + r), r, c))
-          << "row " << r << ", column " << c;
+  expect_numbers(got, weight, [&](int64_t r, int64_t c) {
+    return weight.number(weight.code(c * weight.rows + r), r, c);
+  });
 }
 
 void refuses(const ScaledFormat& method) {
@@ -201,12 +206,10 @@ void reciprocal_global(const ScaledFormat& method) {
   const std::vector<float> got =
       decode({method.table, self, method.scheme}, weight, 0, weight.rows, weight.cols);
   method.table.destroy(self);
-  for (int64_t r = 0; r < weight.rows; ++r)
-    for (int64_t c = 0; c < weight.cols; ++c) {
-      const auto index = static_cast<size_t>(r * weight.cols + c);
-      const double product = code_value(weight.code(r * weight.cols + c)) * weight.scale_of(r, c);
-      EXPECT_EQ(got[index], static_cast<float>(product) / weight.global) << index;
-    }
+  expect_numbers(got, weight, [&](int64_t r, int64_t c) {
+    const double product = code_value(weight.code(r * weight.cols + c)) * weight.scale_of(r, c);
+    return static_cast<float>(product) / weight.global;
+  });
 }
 
 void encoding(const ScaledFormat& method) {

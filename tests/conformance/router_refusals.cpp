@@ -31,6 +31,12 @@ RouterCase grouped(const char* label, int64_t k, int64_t groups, int64_t top_gro
           .group_score = group_score,
           .method = "group_topk"};
 }
+RouterCase two_groups(const char* label, const char* method, uint32_t flags) {
+  RouterCase c = grouped(label, 2, 2, 1, "max");
+  c.flags = flags;
+  c.method = method;
+  return c;
+}
 RouterCase param(const char* label, const char* method, const char* key, const char* value,
                  uint32_t flags = 0) {
   RouterCase c = with(label, method, flags);
@@ -44,26 +50,10 @@ const std::vector<Refusal> kFlags = {
     {with("bias_on_logits_without_bias", "topk", MOERT_ROUTING_BIAS_ON_LOGITS), "SELECTION_BIAS"},
     {with("hash_without_tokens", "hash", 0), "TOKEN_IDS"},
     {with("hash_bias", "hash", kTokens | kBias), "BIAS"},
-    {{.label = "hash_groups",
-      .e = 8,
-      .k = 2,
-      .flags = kTokens | kGroup,
-      .groups = 2,
-      .top_groups = 1,
-      .group_score = "max",
-      .method = "hash"},
-     "GROUPED"},
+    {two_groups("hash_groups", "hash", kTokens | kGroup), "GROUPED"},
     {with("sparsemixer_renormalize", "sparsemixer", kRenorm), "RENORMALIZE"},
     {with("sparsemixer_bias", "sparsemixer", kBias), "BIAS"},
-    {{.label = "sparsemixer_groups",
-      .e = 8,
-      .k = 2,
-      .flags = kGroup,
-      .groups = 2,
-      .top_groups = 1,
-      .group_score = "max",
-      .method = "sparsemixer"},
-     "GROUPED"},
+    {two_groups("sparsemixer_groups", "sparsemixer", kGroup), "GROUPED"},
     {{.label = "sparsemixer_top1", .e = 8, .k = 1, .method = "sparsemixer"}, "top_k"},
     {{.label = "sparsemixer_top3", .e = 8, .k = 3, .method = "sparsemixer"}, "top_k"},
     {{.label = "sparsemixer_sigmoid",
@@ -80,15 +70,7 @@ const std::vector<Refusal> kFlags = {
     {grouped("group_topk_drops_groups", 4, 4, 2), "top_groups"},
     {grouped("group_topk_score", 4, 4, 4, "max"), "group_score"},
     {with("simulated_bias", "simulated", kBias), "BIAS"},
-    {{.label = "simulated_groups",
-      .e = 8,
-      .k = 2,
-      .flags = kGroup,
-      .groups = 2,
-      .top_groups = 1,
-      .group_score = "max",
-      .method = "simulated"},
-     "GROUPED"},
+    {two_groups("simulated_groups", "simulated", kGroup), "GROUPED"},
 };
 
 const std::vector<Refusal> kUnused = {

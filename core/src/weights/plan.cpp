@@ -324,14 +324,20 @@ bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
     found(Finding::misshapen, hit.tensor, is + ", expected " + wanted);
     return false;
   }
-  const bool plain = info.dtype >= MOERT_DTYPE_F64 && info.dtype <= MOERT_DTYPE_BF16;
+  const bool bias =
+      rule.target == Target::router && rule.parts[0] == MOERT_ROUTER_SELECTION_BIAS;  // kept as f32
+  const bool plain =
+      info.dtype >= (bias ? MOERT_DTYPE_F32 : MOERT_DTYPE_F64) && info.dtype <= MOERT_DTYPE_BF16;
   const bool table = rule.target == Target::router && rule.parts[0] == MOERT_ROUTER_TOKEN_TABLE;
   const bool whole = info.dtype == MOERT_DTYPE_I32 || info.dtype == MOERT_DTYPE_I64;
   const bool vector = rule.target == Target::layer && rule.parts[0] >= MOERT_PART_EXPERT_NORM;
   const bool whatever = rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT && !vector;
   if (!whatever && !(table ? whole : plain)) {
     found(Finding::misshapen, hit.tensor,
-          is + ", expected " + (table ? "i32 or i64" : "f64, f32, f16 or bf16"));
+          is + ", expected " +
+              (table  ? "i32 or i64"
+               : bias ? "f32, f16 or bf16"
+                      : "f64, f32, f16 or bf16"));
     return false;
   }
   return true;

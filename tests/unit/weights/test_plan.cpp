@@ -292,6 +292,11 @@ TEST_F(Plans, SelectionBias) {
   edit.reshape("l.1.bias", {kE + 1});
   expect_one(plan(), "misshapen l.1.bias", "is f32 [3], expected [2]");
   edit.reshape("l.1.bias", {kE});
+  edit.retype("l.1.bias", MOERT_DTYPE_F64);  // f32 could not keep it bit for bit
+  edit.reshape("l.1.bias", {kE});            // with the bytes of that dtype
+  expect_one(plan(), "misshapen l.1.bias", "is f64 [2], expected f32, f16 or bf16");
+  edit.retype("l.1.bias", MOERT_DTYPE_F32);
+  edit.reshape("l.1.bias", {kE});
   model.layers[0].routing.selection_bias = false;
   expect_one(plan(), "unexpected l.1.bias", "no selection bias");
 }
