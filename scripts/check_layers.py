@@ -42,6 +42,7 @@ FOLDERS = {
 # first part of the include -> folders that may use the library.
 LIBRARIES = {
     "boost/dll": ["core/src/loader"],
+    "boost/regex.hpp": ["core/src/weights"],
     "boost": ["core/src/loader", "tests"],
     "yaml-cpp": ["core/src/config"],
     "spdlog": ["core/src/observe"],

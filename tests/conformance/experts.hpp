@@ -21,7 +21,8 @@ struct ExpertsCase {
   uint32_t dtype = MOERT_DTYPE_F32;  // of hidden rows and weights
   uint32_t out_dtype = MOERT_DTYPE_F32;
   Act act = {};
-  uint32_t flags = 0;  // MOERT_PROBLEM_*
+  uint32_t flags = 0;               // MOERT_PROBLEM_*
+  const char* act_scheme = "none";  // "halves": what plain_quant() makes of rows
 
   std::string name() const;
   bool gated() const { return (flags & MOERT_PROBLEM_NON_GATED) == 0; }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experts.hpp"
 
+#include <string_view>
+
 namespace moert::conformance {
 
 Problem::Problem(const ExpertsCase& c, moert_device_id_t device) {
@@ -22,7 +24,7 @@ Problem::Problem(const ExpertsCase& c, moert_device_id_t device) {
   record.activation_dtype = c.dtype;
   record.output_dtype = c.out_dtype;
   record.weight_scheme = dtype_name(c.dtype).data();
-  record.act_scheme = "none";
+  record.act_scheme = c.act_scheme;
   record.activation = &activation;
   record.ep_size = 1;
   record.tp_size = 1;
@@ -66,6 +68,7 @@ moert_code_t ExpertsRig::load(const Mlp& mlp, int64_t expert, uint32_t part, uin
   quant.struct_size = sizeof quant;
   quant.scheme = dtype_name(dtype).data();
   quant.layout = "canonical";
+  if (std::string_view(case_.act_scheme) != "none") quant.flags |= MOERT_QUANT_ROWS;
   if (weight) own.set_quant(&quant);
   moert_piece_t piece{};
   piece.struct_size = sizeof piece;

@@ -229,6 +229,23 @@ void refuses(const Feature& feature, const Hand& hand) {
   }
 }
 
+// The three weights' rows pass through their quant method, or the problem is declined.
+void quantised_rows(const Feature& feature, ExpertsCase c) {
+  c.act_scheme = "halves";
+  Loaded l(feature, c, 7);
+  const Bytes out = l.rig.forward(l.batch);
+  // Halves are exact, wherever they are taken.
+  const auto halved = [](uint32_t dtype, const Values& values) {
+    std::vector<double> numbers = values.number;
+    for (double& number : numbers) number *= 0.5;
+    return rounded(dtype, numbers);
+  };
+  std::vector<Mlp> experts = l.experts;
+  for (Mlp& mlp : experts) mlp.down = halved(c.dtype, mlp.down);
+  l.batch.hidden = halved(c.dtype, l.batch.hidden);
+  expect_experts(c, experts, l.batch, out);
+}
+
 void add_case(const Feature& feature, const char* subject, const ExpertsCase& c, int64_t tokens,
               Run run) {
   add(feature, subject, c.name(), [feature, c, tokens, run] {
@@ -242,6 +259,10 @@ void add_case(const Feature& feature, const char* subject, const ExpertsCase& c,
 void add_experts_numbers(const Feature& feature) {
   for (const ExpertsCase& c : experts_shapes()) add_case(feature, "Numbers", c, 7, numbers);
   for (const ExpertsCase& c : experts_variants()) add_case(feature, "Numbers", c, 7, numbers);
+  ExpertsCase quantised = {24, 20, 5, 3};
+  add(feature, "Numbers", "quantised_rows", [=] { quantised_rows(feature, quantised); });
+  quantised.flags = MOERT_PROBLEM_BIAS | MOERT_PROBLEM_NON_GATED;
+  add(feature, "Numbers", "quantised_rows_nongated", [=] { quantised_rows(feature, quantised); });
 }
 
 void add_experts_rows(const Feature& feature) {

@@ -54,8 +54,6 @@ void declines(const Feature& feature) {
                [](Problem& p) { p.record.device = {MOERT_DEVICE_KIND('n', 'o', 'n', 'e'), 0}; });
   must_decline(feature, "rows of an integer type",
                [](Problem& p) { p.record.activation_dtype = MOERT_DTYPE_I32; });
-  must_decline(feature, "an activation quantisation that nobody knows",
-               [](Problem& p) { p.record.act_scheme = "no_such_scheme"; });
 }
 
 // A host of another minor: its record may be longer (the rest is not for us) or end before fields

@@ -40,6 +40,12 @@ moert_code_t decode(void*, const moert_tensor_t* weight, int64_t row, int64_t ro
   });
 }
 
+moert_code_t halve(void*, float* rows, int64_t tokens, int64_t cols, const moert_tensor_t*,
+                   moert_error_t*) {
+  for (int64_t i = 0; i < tokens * cols; ++i) rows[i] *= 0.5f;
+  return MOERT_OK;
+}
+
 constexpr moert_quant_method_t kTable = {sizeof(moert_quant_method_t),
                                          0,
                                          &supports,
@@ -50,7 +56,7 @@ constexpr moert_quant_method_t kTable = {sizeof(moert_quant_method_t),
                                          &check,
                                          &decode,
                                          nullptr,
-                                         nullptr};
+                                         &halve};
 
 }  // namespace
 

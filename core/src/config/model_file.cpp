@@ -57,6 +57,31 @@ spec::Activation read_activation(const YamlNode& node) {
   return activation;
 }
 
+std::vector<std::string> texts(const YamlNode* list) {
+  std::vector<std::string> result;
+  if (list != nullptr)
+    for (const YamlNode& item : list->items) result.push_back(item.text);
+  return result;
+}
+
+spec::Quantization read_quantization(const YamlNode& node) {
+  spec::Quantization result;
+  set(result.method, node.find("method"));
+  result.excluded = texts(node.find("excluded"));
+  if (const YamlNode* groups = node.find("groups")) {
+    for (const YamlNode& item : groups->items) {
+      spec::FormatGroup group{texts(item.find("targets")), {}};
+      set(group.format.kind, item.find("kind"));
+      set(group.format.blocks, item.find("blocks"));
+      set(group.format.activations, item.find("activations"));
+      set(group.format.global, item.find("global"));
+      set(group.format.zeros, item.find("zeros"));
+      result.groups.push_back(std::move(group));
+    }
+  }
+  return result;
+}
+
 spec::MoELayer read_layer(const YamlNode& node) {
   spec::MoELayer layer;
   set(layer.intermediate_size, node.find("intermediate_size"));
@@ -154,6 +179,8 @@ spec::Model read_model(const std::filesystem::path& file) {
   set(model.num_layers, at(document, "spec.num_layers"));
   set(model.extra_layers, at(document, "spec.extra_layers"));
   set(model.dtype, at(document, "spec.dtype"));
+  if (const YamlNode* node = at(document, "spec.quantization"))
+    model.quantization = read_quantization(*node);
   if (const YamlNode* reasons = at(document, "spec.unsupported"))
     for (const YamlNode& reason : reasons->items) model.unsupported.push_back(reason.text);
   read_layers(model, document);

@@ -101,7 +101,50 @@ Table layer_keys() {
        .max = 1e30,
        .doc = "added to the mean square of such a row"},
       {.path = "spec.layers[].scheme",
-       .doc = "weight format; without it, as the checkpoint's tensors say"},
+       .doc = "weight format that the experts' tensors must have; without it, what they say"},
+  };
+}
+
+Table quantization_keys() {
+  const std::string q = "spec.quantization", group = q + ".groups[]";
+  return {
+      {.path = q,
+       .type = Type::map,
+       .doc = "formats of weights that the model's own config announces"},
+      {.path = q + ".method", .required = true, .doc = "as the config calls it"},
+      {.path = q + ".groups",
+       .type = Type::list,
+       .fallback = "[]",
+       .doc = "what has which format; of a module the first entry that fits holds"},
+      {.path = group, .type = Type::map},
+      {.path = group + ".targets",
+       .type = Type::list,
+       .fallback = "[]",
+       .doc = "modules: a name or whole words of one, a glob, or \"re:\" and an expression; none "
+              "is every weight"},
+      {.path = group + ".targets[]"},
+      {.path = group + ".kind",
+       .required = true,
+       .doc = "fp8, mxfp8, mxfp4, nvfp4, int8, int4_packed, int4_gptq, int4_awq, none, or a "
+              "plugin's scheme"},
+      {.path = group + ".blocks",
+       .doc = "what one scale is of: tensor, channel, block128x128, g128; without it, as the "
+              "scale's shape says"},
+      {.path = group + ".activations",
+       .doc = "how rows are quantised: the quant method's option of that name"},
+      {.path = group + ".global",
+       .type = Type::word,
+       .words = {"multiply", "divide"},
+       .doc = "how a second-level scale enters"},
+      {.path = group + ".zeros",
+       .type = Type::word,
+       .words = {"none", "stored", "plus_one"},
+       .doc = "zero points of int4"},
+      {.path = q + ".excluded",
+       .type = Type::list,
+       .fallback = "[]",
+       .doc = "modules that are plain floats, as targets are written"},
+      {.path = q + ".excluded[]"},
   };
 }
 
@@ -310,11 +353,11 @@ Table shared_keys() {
 const Table& model_table() {
   static const Table table = [] {
     Table all = head_table("Model");
-    for (const Table& part :
-         {model_keys(), layer_keys(), activation_keys("spec.layers[].activation", ""),
-          routing_keys(), scoring_keys(), weighing_keys(), group_keys(), shared_keys(),
-          activation_keys("spec.layers[].shared_experts.activation",
-                          "their own; without it, the layer's")})
+    for (const Table& part : {model_keys(), quantization_keys(), layer_keys(),
+                              activation_keys("spec.layers[].activation", ""), routing_keys(),
+                              scoring_keys(), weighing_keys(), group_keys(), shared_keys(),
+                              activation_keys("spec.layers[].shared_experts.activation",
+                                              "their own; without it, the layer's")})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();

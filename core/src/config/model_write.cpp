@@ -71,6 +71,7 @@ class Writer {
     if (model_.extra_layers != 0)
       line("extra_layers", std::to_string(model_.extra_layers), "extra_layers");
     if (!model_.dtype.empty()) line("dtype", model_.dtype, "dtype");
+    if (model_.quantization) write_quantization(*model_.quantization);
     if (!model_.dense_layers.empty())
       line("dense_layers", quoted_ranges(model_.dense_layers), "layers");
     if (!model_.unsupported.empty()) out_ << indent_ << "unsupported:\n";
@@ -95,6 +96,35 @@ class Writer {
   }
   void line(const std::string& key, bool value, const std::string& quantity) {
     line(key, std::string(value ? "true" : "false"), quantity);
+  }
+
+  static std::string list_text(const std::vector<std::string>& items) {
+    std::string text = "[";
+    for (const std::string& item : items) text += (text.size() > 1 ? ", " : "") + quoted(item);
+    return text + "]";
+  }
+
+  void write_quantization(const spec::Quantization& q) {
+    out_ << "  quantization:\n";
+    indent_ = "    ";
+    line("method", quoted(q.method), "");
+    if (!q.groups.empty()) out_ << indent_ << "groups:\n";
+    for (const spec::FormatGroup& group : q.groups) {
+      indent_ = "      - ";
+      line("kind", quoted(group.format.kind), "");
+      indent_ = "        ";
+      if (!group.targets.empty()) line("targets", list_text(group.targets), "");
+      const std::pair<const char*, const std::string*> words[] = {
+          {"blocks", &group.format.blocks},
+          {"activations", &group.format.activations},
+          {"global", &group.format.global},
+          {"zeros", &group.format.zeros}};
+      for (const auto& [key, word] : words)
+        if (!word->empty()) line(key, quoted(*word), "");
+    }
+    indent_ = "    ";
+    if (!q.excluded.empty()) line("excluded", list_text(q.excluded), "");
+    indent_ = "  ";
   }
 
   void write_groups() {

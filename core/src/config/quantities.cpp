@@ -112,8 +112,8 @@ List layers() {
       {"layer_end", K::last_layer, false, "last layer that has experts; -1 is the model's last"},
       {"moe_list", K::layer_list, false, "layers that have experts"},
       {"layer_words", K::layer_words, false, "what each layer is: dense, experts or hash"},
-      {"scheme", K::word, false, "weight format that the config announces"},
-      {"expert_scheme", K::word, false, "the same of the routed experts alone; it wins"},
+      {"expert_scheme", K::word, false,
+       "weight format of the routed experts alone, beside quantization_config"},
   };
 }
 

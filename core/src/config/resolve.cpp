@@ -8,6 +8,7 @@
 
 #include "config/head.hpp"
 #include "config/layer_pattern.hpp"
+#include "config/quantization.hpp"
 #include "util/nearest.hpp"
 #include "util/text.hpp"
 
@@ -122,18 +123,6 @@ PerLayer per_layer(Lookup& lookup, int64_t layers) {
   return numbers;
 }
 
-// A format that the config announces; the choice refuses it where no quant method reads it.
-std::string scheme_of(Lookup& lookup, const std::vector<Scope>& scopes) {
-  std::string scheme = lookup.word_or("expert_scheme", "");
-  if (!scheme.empty()) return scheme;
-  scheme = lookup.word_or("scheme", "");
-  for (const Scope& scope : scopes) {
-    const Json* section = value_at(*scope.object, "quantization_config");
-    if (scheme.empty() && section != nullptr && !says_nothing(*section)) scheme = "unknown";
-  }
-  return scheme;
-}
-
 bool is_one_of(const Json& value, const std::vector<std::string>& texts) {
   return std::find(texts.begin(), texts.end(), value.dump()) != texts.end();
 }
@@ -173,13 +162,11 @@ void require_layers(const Lookup& lookup, const Family& family) {
 
 class Layers {
  public:
-  Layers(spec::Model& model, Lookup& lookup, const std::vector<Scope>& scopes)
-      : model_(model), lookup_(lookup) {
+  Layers(spec::Model& model, Lookup& lookup) : model_(model), lookup_(lookup) {
     common_.gated = lookup.flag("gated");
     common_.bias = lookup.flag("bias");
     common_.weight_on_input = lookup.flag("weight_on_input");
     common_.output_bias = lookup.flag("output_bias");
-    common_.scheme = scheme_of(lookup, scopes);
     numbers_ = per_layer(lookup, model.num_layers);
     common_.routing = routing_of(lookup);
     common_.activation = activation_of(lookup);
@@ -265,7 +252,8 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
   model.dtype = lookup.word_or("dtype", "");
   const std::vector<LayerKind> kinds = layer_pattern(lookup, model.num_layers, family.layer_rules);
   require_layers(lookup, family);
-  Layers layers(model, lookup, scopes);
+  model.quantization = read_quantization(scopes, lookup.word_or("expert_scheme", ""), place);
+  Layers layers(model, lookup);
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (kinds[i] == LayerKind::dense)
       model.dense_layers.push_back(static_cast<int64_t>(i));

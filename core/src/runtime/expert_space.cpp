@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include <moert/abi/quant_method.h>
 #include <moert/sdk/adapter.hpp>
 #include <moert/sdk/tensor.hpp>
+#include <moert/sdk/weight.hpp>
 
 #include "runtime/call.hpp"
 
@@ -16,24 +16,6 @@ namespace {
 
 constexpr uint32_t kSpaceFlags =
     MOERT_LAYER_LATENT | MOERT_LAYER_NORM_IN | MOERT_LAYER_NORM_OUT | MOERT_LAYER_OUTPUT_BIAS;
-
-void expect_ok(moert_code_t code, const moert_error_t& error, const std::string& what) {
-  if (code != MOERT_OK) throw PluginError(code, what + ": " + error.message, error.native_code);
-}
-
-std::vector<float> decoded(const moert_piece_t& piece, const std::string& what, int64_t rows,
-                           int64_t cols) {
-  if (piece.quant == nullptr)
-    throw PluginError(MOERT_INVALID_ARGUMENT, what + " comes without a quant method to read it");
-  std::vector<float> values(static_cast<size_t>(rows * cols));
-  moert_error_t error{};
-  error.struct_size = sizeof error;
-  expect_ok(piece.quant->check(piece.quant_self, piece.tensor, &error), error, what);
-  expect_ok(
-      piece.quant->decode(piece.quant_self, piece.tensor, 0, rows, values.data(), cols, &error),
-      error, what);
-  return values;
-}
 
 std::vector<float> plain(const moert_tensor_t& tensor, int64_t size) {
   std::vector<float> values(static_cast<size_t>(size));
@@ -80,9 +62,11 @@ void ExpertSpace::load(const moert_piece_t& piece) {
                   {wanted.cols});
     values = plain(*piece.tensor, wanted.cols);
   } else {
-    expect_tensor(piece.tensor, wanted.name, piece.tensor != nullptr ? piece.tensor->dtype : 0,
-                  {wanted.rows, wanted.cols});
-    values = decoded(piece, what, wanted.rows, wanted.cols);
+    RowQuant rows(piece);
+    std::vector<float> matrix(static_cast<size_t>(wanted.rows * wanted.cols));
+    decode_weight(piece, what, wanted.rows, wanted.cols, matrix.data());
+    (piece.part == MOERT_PART_LATENT_DOWN ? down_rows_ : up_rows_) = std::move(rows);
+    values = std::move(matrix);
   }
 }
 
@@ -121,7 +105,11 @@ void ExpertSpace::enter(const moert_tensor_t& rows, const moert_tensor_t& expert
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t c = 0; c < hidden_; ++c)
         x[c] = static_cast<double>(read_f32(rows, t * rows.strides[0] + c * rows.strides[1]));
-      if (z != x) multiply(down_, x, width_, hidden_, z);
+      if (z != x) {
+        if (down_rows_.changes())
+          down_rows_.apply(x, hidden_, reinterpret_cast<float*>(x + hidden_ + width_), x);
+        multiply(down_, x, width_, hidden_, z);
+      }
       if ((flags_ & MOERT_LAYER_NORM_IN) != 0) normalize(z);
       for (int64_t c = 0; c < width_; ++c)
         write_f32(expert_rows, t * expert_rows.strides[0] + c, static_cast<float>(z[c]));
@@ -133,7 +121,11 @@ void ExpertSpace::leave(const float* given, double scale, double* scratch, doubl
   double* inner = (flags_ & MOERT_LAYER_LATENT) != 0 ? scratch : row;
   for (int64_t i = 0; i < width_; ++i) inner[i] = static_cast<double>(given[i]);
   if ((flags_ & MOERT_LAYER_NORM_OUT) != 0) normalize(inner);
-  if ((flags_ & MOERT_LAYER_LATENT) != 0) multiply(up_, inner, hidden_, width_, row);
+  if ((flags_ & MOERT_LAYER_LATENT) != 0) {
+    if (up_rows_.changes())
+      up_rows_.apply(inner, width_, reinterpret_cast<float*>(scratch + hidden_ + width_), inner);
+    multiply(up_, inner, hidden_, width_, row);
+  }
   for (int64_t h = 0; h < hidden_; ++h) {
     row[h] *= scale;
     if (!bias_.empty()) row[h] += static_cast<double>(bias_[static_cast<size_t>(h)]);

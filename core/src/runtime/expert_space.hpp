@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include <moert/abi/moe_runner.h>
 #include <moert/sdk/host.hpp>
+#include <moert/sdk/weight.hpp>
 
 namespace moert::runtime {
 
@@ -27,12 +29,12 @@ class ExpertSpace {
   bool has_output() const { return flags_ != 0; }
 
   // Numbers of scratch that a worker needs for enter and leave.
-  int64_t scratch() const { return hidden_ + width_; }
+  int64_t scratch() const { return hidden_ + width_ + std::max(hidden_, width_); }
   // Rows for the experts, [T, width], rounded once to their dtype. `scratch` is every worker's, one
   // after the other.
   void enter(const moert_tensor_t& rows, const moert_tensor_t& expert_rows, double* scratch) const;
   // One row [hidden] of what the experts gave together, [width], before the routed scale; then the
-  // scale and the output bias. `scratch` holds width numbers.
+  // scale and the output bias.
   void leave(const float* given, double scale, double* scratch, double* row) const;
 
  private:
@@ -51,6 +53,7 @@ class ExpertSpace {
   int64_t hidden_, width_;
   double eps_;
   std::vector<float> down_, up_, norm_, bias_;
+  RowQuant down_rows_, up_rows_;
 };
 
 }  // namespace moert::runtime

@@ -23,7 +23,10 @@ std::string layer_tables(const LayerChoice& choice) {
   std::string text;
   for (const KindChoice& kind : choice.kinds) {
     text += "  " + kind.word + " (" + kind.kind +
-            (kind.scheme.empty() ? "" : ", scheme " + kind.scheme) + ")\n";
+            (kind.scheme.empty() ? "" : ", scheme " + kind.use.scheme.text()) + ")\n";
+    if (!kind.scheme.empty())
+      text += "    found in " + std::to_string(kind.use.weights) + " weights, as " +
+              kind.use.pattern + "\n";
     text += indented(registry::decision_table(kind.decision));
   }
   return text;

@@ -37,23 +37,28 @@ KindChoice choose_kind(const Session& session, const char* word, const char* kin
   const registry::Ask question = [&](const Candidate& c) {
     return without_parts(ask<Table>(session.host(), c, spec), settings);
   };
-  return {word,
-          kind,
-          std::move(asked),
-          {},
-          registry::choose(session.registry().candidates(kind), policy, question)};
+  return {word, kind, std::move(asked),
+          {},   {},   registry::choose(session.registry().candidates(kind), policy, question)};
 }
 
-KindChoice choose_quant(const Session& session, const char* word, const std::string& scheme,
+KindChoice choose_quant(const Session& session, const FormatUse& use,
                         const ChoiceSettings& settings) {
   ChoiceSettings automatic;
   automatic.prefer = settings.prefer;
   automatic.fallback_next =
       true;  // the format is a fact about the bytes: whoever knows it may read it
   KindChoice choice = choose_kind<moert_quant_method_t>(
-      session, word, MOERT_KIND_QUANT_METHOD, scheme.c_str(), "scheme " + scheme, automatic, {});
-  choice.scheme = scheme;
+      session, use.word.c_str(), MOERT_KIND_QUANT_METHOD, use.scheme.name.c_str(),
+      "scheme " + use.scheme.name + ", of " + use.first, automatic, {});
+  choice.scheme = use.scheme.name;
+  choice.use = use;
   return choice;
+}
+
+void choose_quants(const Session& session, const char* word, const std::vector<FormatUse>& formats,
+                   const ChoiceSettings& settings, std::vector<KindChoice>* kinds) {
+  for (const FormatUse& use : formats)
+    if (use.word == word) kinds->push_back(choose_quant(session, use, settings));
 }
 
 template <class Table, class Spec>
@@ -78,7 +83,7 @@ const KindChoice* LayerChoice::find(const std::string& word) const {
 
 LayerChoice choose_layer(const Session& session, const spec::Model& model,
                          const spec::MoELayer& layer, const LayerSetting& setting,
-                         const ChoiceSettings& settings) {
+                         const std::vector<FormatUse>& formats, const ChoiceSettings& settings) {
   LayerChoice choice;
   choice.layer_id = layer.layer_id;
   choice.problem = std::make_unique<LayerProblem>(model, layer, setting);
@@ -89,9 +94,8 @@ LayerChoice choose_layer(const Session& session, const spec::Model& model,
       session, "runner", MOERT_KIND_MOE_RUNNER, &problem.layer(), asked, settings, device));
   choice.monolithic = choice.kinds.back().decision.chosen != nullptr &&
                       (choice.kinds.back().decision.support.flags & MOERT_SUPPORT_MONOLITHIC) != 0;
-  choice.kinds.push_back(choose_quant(session, "quant", setting.scheme, settings));
-  if (!setting.layer_scheme.empty())
-    choice.kinds.push_back(choose_quant(session, "layer_quant", setting.layer_scheme, settings));
+  choose_quants(session, "quant", formats, settings, &choice.kinds);
+  choose_quants(session, "layer_quant", formats, settings, &choice.kinds);
   if (!choice.monolithic) {
     choice.kinds.push_back(choose_kind<moert_router_t>(
         session, "router", MOERT_KIND_ROUTER, &problem.routing(), asked, settings, device));
@@ -100,7 +104,7 @@ LayerChoice choose_layer(const Session& session, const spec::Model& model,
                                             &problem.experts(), asked, settings, device));
   }
   if (problem.shared() != nullptr) {
-    choice.kinds.push_back(choose_quant(session, "shared_quant", setting.shared_scheme, settings));
+    choose_quants(session, "shared_quant", formats, settings, &choice.kinds);
     if (!choice.monolithic)
       choice.kinds.push_back(
           choose_kind<moert_shared_experts_t>(session, "shared_experts", MOERT_KIND_SHARED_EXPERTS,
@@ -120,15 +124,17 @@ void require_accepted(const LayerChoice& choice) {
   }
 }
 
-Quant make_quant(const Session& session, const LayerChoice& choice, const std::string& word) {
-  const KindChoice* kind = choice.find(word);
-  if (kind == nullptr) return {};
-  const Candidate& candidate = *kind->decision.chosen;
+Quant make_quant(const Session& session, const KindChoice& kind) {
+  const Candidate& candidate = *kind.decision.chosen;
+  std::vector<moert_kv_t> options;
+  for (const auto& [key, value] : kind.use.scheme.options)
+    options.push_back({key.c_str(), value.c_str()});
   void* self = nullptr;
   Call call;
-  call.check(table_of<moert_quant_method_t>(candidate)->create(session.host(), kind->scheme.c_str(),
-                                                               nullptr, 0, &self, call.out()),
-             candidate.name, "create", kind->asked);
+  call.check(table_of<moert_quant_method_t>(candidate)->create(
+                 session.host(), kind.scheme.c_str(), options.data(),
+                 static_cast<uint32_t>(options.size()), &self, call.out()),
+             candidate.name, "create", kind.asked);
   return {candidate, self};
 }
 

@@ -27,6 +27,16 @@ struct ChoiceSettings {
   bool fallback_next = false;
 };
 
+// One format of a layer's weights, and what it was found in.
+struct FormatUse {
+  std::string word;     // "quant" of the experts, "shared_quant", "layer_quant"
+  uint32_t format = 0;  // index into the plan's
+  spec::Scheme scheme;
+  std::string first;     // name of the first tensor that has it, and of those beside it
+  std::string pattern;   // the same for any layer
+  uint64_t weights = 0;  // that have it
+};
+
 // The decision for one kind of one layer.
 struct KindChoice {
   std::string word;    // "routed_experts", "router", "shared_experts", "runner", "quant",
@@ -34,6 +44,7 @@ struct KindChoice {
   std::string kind;    // "moert.routed_experts/1"
   std::string asked;   // what was to be served, for messages
   std::string scheme;  // of the weights, where the kind is a quant method
+  FormatUse use;       // the same
   registry::Decision decision;
 };
 
@@ -49,7 +60,7 @@ struct LayerChoice {
 // Asks every candidate. Reads no weights, creates nothing.
 LayerChoice choose_layer(const Session& session, const spec::Model& model,
                          const spec::MoELayer& layer, const LayerSetting& setting,
-                         const ChoiceSettings& settings);
+                         const std::vector<FormatUse>& formats, const ChoiceSettings& settings);
 
 // Throws Error(refused) with the decision table of the first kind for which nobody accepts.
 void require_accepted(const LayerChoice& choice);
@@ -60,8 +71,7 @@ using Quant = Part<moert_quant_method_t>;
 // Creates the parts that were chosen and hands them to the runner, which owns them.
 Runner FusedMoE(const Session& session, const LayerChoice& choice);
 
-// The quant method chosen for `word` ("quant", "shared_quant", "layer_quant"), bound to its scheme;
-// empty where the layer has no such weights.
-Quant make_quant(const Session& session, const LayerChoice& choice, const std::string& word);
+// The quant method that was chosen, bound to its scheme and options.
+Quant make_quant(const Session& session, const KindChoice& kind);
 
 }  // namespace moert::runtime

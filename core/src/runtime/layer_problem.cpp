@@ -66,7 +66,7 @@ void LayerProblem::fill_experts(const spec::Model& model) {
   const bool more_to_do = has_shared_ || layer_.output_scale != 1.0 || layer_.flags != 0;
   p.output_dtype = more_to_do ? static_cast<uint32_t>(MOERT_DTYPE_F32) : setting_.dtype;
   p.weight_scheme = setting_.scheme.c_str();
-  p.act_scheme = "none";
+  p.act_scheme = setting_.act_scheme.c_str();
   p.activation = &activation_;
   p.ep_size = 1;
   p.tp_size = 1;
@@ -146,6 +146,7 @@ void LayerProblem::fill_shared(const spec::Model& model) {
   s.activation_dtype = setting_.dtype;
   s.output_dtype = MOERT_DTYPE_F32;
   s.weight_scheme = setting_.shared_scheme.c_str();
+  s.act_scheme = setting_.shared_act_scheme.c_str();
   shared_activation_ = activation_of(spec_.shared->activation);
   s.activation = &shared_activation_;
   s.tp_size = 1;

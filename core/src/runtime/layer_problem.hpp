@@ -20,7 +20,8 @@ struct LayerSetting {
   uint32_t dtype = 0;  // of hidden rows in and out, MOERT_DTYPE_*
   std::string scheme;  // of the expert weights
   std::string shared_scheme;
-  std::string layer_scheme;  // of the layer's own matrices
+  std::string layer_scheme;                                     // of the layer's own matrices
+  std::string act_scheme = "none", shared_act_scheme = "none";  // how rows are quantised
 };
 
 // Owns the records and every text and sub-record that they point to; immovable.

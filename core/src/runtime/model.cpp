@@ -4,6 +4,8 @@
 #include <moert/sdk/dtypes.hpp>
 
 #include "runtime/call.hpp"
+#include "runtime/formats.hpp"
+#include "runtime/layer_loader.hpp"
 #include "weights/layout.hpp"
 
 namespace moert::runtime {
@@ -25,23 +27,17 @@ uint32_t hidden_dtype(const ModelSettings& settings, const weights::Plan& plan) 
   return MOERT_DTYPE_BF16;
 }
 
-bool is_plain(const std::string& scheme) { return is_hidden_dtype(dtype_from_name(scheme)); }
-
-// What the run asks for and what the model's description announces must be what the tensors are. An
-// announced format whose tensors look like one goes on to the choice, which knows the formats.
-void require_scheme(const ModelSettings& settings, const spec::MoELayer& announced,
-                    const weights::LayerPlan& layer, const weights::Checkpoint& checkpoint) {
-  if (!announced.scheme.empty() && announced.scheme != layer.scheme && is_plain(layer.scheme))
+// What the run asks for and what the model's description pins must be what the tensors are.
+void require_scheme(const ModelSettings& settings, const spec::MoELayer& pinned, int64_t layer_id,
+                    const FormatUse& use, const weights::Checkpoint& checkpoint) {
+  const std::string found = "layer " + std::to_string(layer_id) + " of the checkpoint is '" +
+                            use.scheme.name + "' (" + use.first + ")";
+  if (!pinned.scheme.empty() && !names_scheme(pinned.scheme, use.scheme.name))
     throw Error(Fault::usage,
-                "layer " + std::to_string(layer.layer_id) + " is announced as '" +
-                    announced.scheme + "', but its tensors are '" + layer.scheme + "'",
-                checkpoint.path().string(),
-                "if the tensors are right, write a model file with `moert model describe`, "
-                "correct `scheme` there, and run that");
-  if (settings.quant == "from-checkpoint" || settings.quant == layer.scheme) return;
-  throw Error(Fault::usage,
-              "the run asks for scheme '" + settings.quant + "', but layer " +
-                  std::to_string(layer.layer_id) + " of the checkpoint is '" + layer.scheme + "'",
+                "the model's description says scheme '" + pinned.scheme + "', but " + found,
+                checkpoint.path().string(), "correct `scheme` there, or leave it out");
+  if (settings.quant == "from-checkpoint" || names_scheme(settings.quant, use.scheme.name)) return;
+  throw Error(Fault::usage, "the run asks for scheme '" + settings.quant + "', but " + found,
               checkpoint.path().string(),
               "write `quant: from-checkpoint`, or name the checkpoint's own scheme");
 }
@@ -93,13 +89,27 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
     throw Error(Fault::usage,
                 "hidden states of type " + std::string(dtype_name(dtype_)) + " are not supported",
                 checkpoint_.path().string(), "give them as f32, bf16 or f16");
-  for (size_t i = 0; i < spec_.layers.size(); ++i) {
-    require_scheme(settings, spec_.layers[i], plan_.layers[i], checkpoint_);
-    LayerSetting setting{
-        device_.id(),           settings.max_tokens,           dtype_,
-        plan_.layers[i].scheme, plan_.layers[i].shared_scheme, plan_.layers[i].layer_scheme};
-    choices_.push_back(choose_layer(session_, spec_, spec_.layers[i], setting, settings.choice));
-  }
+  for (const std::string& warning : plan_.warnings)
+    session_.log()(LogLevel::warn, "weights", warning);
+  for (size_t i = 0; i < spec_.layers.size(); ++i) choose(i, settings);
+}
+
+void Model::choose(size_t index, const ModelSettings& settings) {
+  const weights::LayerPlan& layer = plan_.layers[index];
+  const std::vector<FormatUse> formats = formats_of(plan_, layer);
+  for (const FormatUse& use : formats)
+    if (use.word == "quant")
+      require_scheme(settings, spec_.layers[index], layer.layer_id, use, checkpoint_);
+  const LayerSetting setting{device_.id(),
+                             settings.max_tokens,
+                             dtype_,
+                             layer.scheme,
+                             layer.shared_scheme,
+                             layer.layer_scheme,
+                             act_scheme_of(formats, "quant"),
+                             act_scheme_of(formats, "shared_quant")};
+  choices_.push_back(
+      choose_layer(session_, spec_, spec_.layers[index], setting, formats, settings.choice));
 }
 
 Model::~Model() = default;
@@ -139,9 +149,7 @@ void Model::load_layer(size_t index, const Progress& progress, uint64_t total, u
                        uint64_t& bytes) {
   const LayerChoice& choice = choices_[index];
   Runner runner = FusedMoE(session_, choice);
-  const Quant quant = make_quant(session_, choice, "quant");
-  const Quant shared_quant = make_quant(session_, choice, "shared_quant");
-  const Quant layer_quant = make_quant(session_, choice, "layer_quant");
+  LayerLoader loader(session_, checkpoint_, plan_, choice, runner);
   const std::vector<weights::Source>& sources = plan_.layers[index].sources;
   for (size_t i = 0; i < sources.size(); ++i) {
     const weights::Source& source = sources[i];
@@ -149,67 +157,23 @@ void Model::load_layer(size_t index, const Progress& progress, uint64_t total, u
       ++done;
       continue;
     }
-    load_source(runner, source,
-                source.target == spec::Target::shared  ? shared_quant
-                : source.target == spec::Target::layer ? layer_quant
-                                                       : quant);
+    loader.load(source);
     // A fused tensor feeds several sources in a row; its pages may go after the last of them.
     if (i + 1 == sources.size() || sources[i + 1].tensor != source.tensor) {
       checkpoint_.release(*source.tensor);
       bytes += source.tensor->bytes;
+      for (const weights::Companion& companion : source.companions) {
+        checkpoint_.release(*companion.tensor);
+        bytes += companion.tensor->bytes;
+      }
     }
     if (progress) progress(++done, total, bytes);
   }
   Call call;
   call.check(runner->finish(runner.self(), call.out()), runner.name(), "finish",
              "layer " + std::to_string(choice.layer_id));
+  for (Quant& quant : loader.take_quants()) quants_.push_back(std::move(quant));
   runners_.push_back(std::move(runner));
-}
-
-// A table of tokens is I32 at the border; releases also store it as I64.
-void Model::load_router(const Runner& runner, const weights::Source& source, const TensorView& view,
-                        const std::string& place) const {
-  std::vector<int32_t> ids;
-  TensorView table = view;
-  if (source.part == MOERT_ROUTER_TOKEN_TABLE && view.get()->dtype == MOERT_DTYPE_I64) {
-    const auto* wide = static_cast<const int64_t*>(view.get()->data);
-    ids.resize(static_cast<size_t>(element_count(*view.get())));
-    for (size_t i = 0; i < ids.size(); ++i) {
-      if (wide[i] < 0 || wide[i] > INT32_MAX)
-        throw Error(Fault::input, "the table names expert " + std::to_string(wide[i]), place,
-                    "the file is damaged, or belongs to another model");
-      ids[i] = static_cast<int32_t>(wide[i]);
-    }
-    table = TensorView(ids.data(), MOERT_DTYPE_I32, {view.get()->shape[0], view.get()->shape[1]});
-  }
-  Call call;
-  call.check(runner->load_router(runner.self(), source.part, table, call.out()), runner.name(),
-             "load", place);
-}
-
-void Model::load_source(const Runner& runner, const weights::Source& source,
-                        const Quant& quant) const {
-  TensorView view = weights::source_view(checkpoint_, source);
-  const std::string place = checkpoint_.place(*source.tensor);
-  Call call;
-  if (source.target == spec::Target::router) return load_router(runner, source, view, place);
-  const std::string scheme(dtype_name(source.tensor->dtype));
-  const moert_quant_view_t quant_view = {sizeof quant_view, 0,       scheme.c_str(),
-                                         "canonical",       nullptr, nullptr,
-                                         nullptr,           nullptr, nullptr};
-  view.set_quant(&quant_view);
-  const bool is_matrix =
-      source.role == MOERT_ROLE_WEIGHT && source.part != MOERT_PART_SIGMOID_GATE &&
-      source.part != MOERT_PART_EXPERT_NORM && source.part != MOERT_PART_OUTPUT_BIAS;
-  if (is_matrix)
-    call.check(quant->check(quant.self(), view, call.out()), quant.name(), "check", place);
-  const moert_piece_t piece = {sizeof piece, 0, source.expert, source.part,
-                               source.role,  0, view.get(),    quant.table(),
-                               quant.self()};
-  const auto load = source.target == spec::Target::shared  ? runner->load_shared
-                    : source.target == spec::Target::layer ? runner->load_layer
-                                                           : runner->load_expert;
-  call.check(load(runner.self(), &piece, call.out()), runner.name(), "load", place);
 }
 
 }  // namespace moert::runtime

@@ -68,9 +68,7 @@ class Model {
  private:
   void load_layer(size_t index, const Progress& progress, uint64_t total, uint64_t& done,
                   uint64_t& bytes);
-  void load_router(const Runner& runner, const weights::Source& source, const TensorView& view,
-                   const std::string& place) const;
-  void load_source(const Runner& runner, const weights::Source& source, const Quant& quant) const;
+  void choose(size_t index, const ModelSettings& settings);
 
   Session& session_;
   spec::Model spec_;
@@ -80,6 +78,7 @@ class Model {
   Device device_;
   uint32_t dtype_ = 0;
   std::vector<LayerChoice> choices_;
+  std::vector<Quant> quants_;  // outlive the runners, which quantise rows by them
   std::vector<Runner> runners_;
 };
 

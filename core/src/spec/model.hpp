@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "spec/quantization.hpp"
+
 namespace moert::spec {
 
 // How a layer picks experts. Words as in abi/router.h.
@@ -70,7 +72,7 @@ struct MoELayer {
   // RMS norm in that width: "in", of the rows that experts read; "out", of those that they give.
   std::string expert_norm = "none";
   double expert_norm_eps = 0;
-  std::string scheme;  // weight format; empty: as the checkpoint's tensors say
+  std::string scheme;  // that the experts' weights must have; empty: what their tensors say
   Routing routing;
   Activation activation;
   std::optional<SharedExperts> shared;
@@ -89,10 +91,11 @@ struct Model {
   std::filesystem::path checkpoint;  // folder, absolute
   int64_t hidden_size = 0;
   int64_t num_layers = 0;
-  int64_t extra_layers = 0;        // of multi-token prediction after them; never run
-  bool speaks_of_experts = false;  // the config does, whether or not any layer has them
-  std::string dtype;               // "bf16" ...: what the config says; the files decide
-  std::vector<MoELayer> layers;    // MoE layers, rising layer_id; empty: a dense model
+  int64_t extra_layers = 0;                  // of multi-token prediction after them; never run
+  bool speaks_of_experts = false;            // the config does, whether or not any layer has them
+  std::string dtype;                         // "bf16" ...: what the config says; the files decide
+  std::optional<Quantization> quantization;  // announced; nullopt: nothing is
+  std::vector<MoELayer> layers;              // MoE layers, rising layer_id; empty: a dense model
   std::vector<int64_t> dense_layers;
   std::vector<std::string> unsupported;  // why it cannot be run; it is described nevertheless
   // quantity -> where its value came from, e.g. "num_experts" -> "config.json: num_experts",

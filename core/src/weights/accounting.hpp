@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_set>
@@ -14,18 +15,27 @@
 
 #include "spec/family.hpp"
 #include "spec/model.hpp"
+#include "weights/formats.hpp"
 #include "weights/plan.hpp"
 #include "weights/rules.hpp"
+#include "weights/targets.hpp"
 
 namespace moert::weights {
 
 inline constexpr uint32_t kExpertParts = 3, kSharedParts = 4, kRouterParts = 6, kRoles = 2;
+// Tensors that a part may have: weight, bias, and the weight's companions.
+inline constexpr uint32_t kKinds = kRoles + kParams - 1;
+constexpr uint32_t kind_of(uint32_t role, uint32_t param) {
+  return param == 0 ? role : kRoles + param - 1;
+}
 inline constexpr uint32_t kFirstLayerPart = 4, kLayerParts = 4;  // MOERT_PART_LATENT_DOWN ...
 
 // A tensor that a rule takes.
 struct Hit {
   uint32_t tensor = 0, rule = 0, layer = 0;  // layer: index into Model::layers
   int64_t expert = 0;
+  uint32_t param = 0;  // MOERT_PARAM_*: the weight of the rule, or what stands beside it
+  Spelling spelling = Spelling::plain;
 };
 
 // One use: construct, run.
@@ -42,11 +52,17 @@ class Accounting {
   const spec::MoELayer& layer(uint32_t i) const { return model_.layers[i]; }
   static int64_t slots_of(const spec::MoELayer& layer);
   uint32_t& slot(uint32_t layer_index, spec::Target target, int64_t expert, uint32_t part,
-                 uint32_t role);
+                 uint32_t kind);
   void found(Finding::Kind kind, uint32_t i, const std::string& detail);
 
   void match();
   void match_one(uint32_t i, const NameShape& shape);
+  struct Miss;  // why a name that a rule fits was not taken
+  bool match_name(uint32_t i, const std::string& name, const NameShape& shape, uint32_t param,
+                  Spelling spelling, Miss* miss);
+  bool match_companion(uint32_t i, Miss* miss);
+  bool match_ignored(uint32_t i, const std::string& name, const NameShape& shape,
+                     size_t prefix_end);
   const spec::MoELayer* moe_layer(int64_t id) const;  // nullptr: a dense layer, or none
   bool is_zero_expert(const CompiledRule& rule, const Numbers& numbers) const;
   std::string out_of_range(const CompiledRule& rule, const Numbers& numbers, uint32_t* layer_index,
@@ -67,7 +83,19 @@ class Accounting {
   void feed(const Hit& hit);
   bool take_slots(const Hit& hit, const spec::TensorRule& rule);
   bool fits(const Hit& hit, const spec::TensorRule& rule);
-  std::string one_dtype(LayerPlan* layer_plan, spec::Target target);
+  void check_kept_dtype(const Hit& hit);
+  // accounting_formats.cpp
+  void read_announced();
+  const spec::WeightFormat* announced(std::string_view module) const;
+  void find_formats(uint32_t layer_index);
+  StoredWeight stored(uint32_t layer_index, const Source& source);
+  uint32_t format_index(uint32_t layer_index, const Source& source);
+  bool shape_tensor_agrees(const StoredWeight& stored);
+  void report(uint32_t layer_index, const Source& source, const Judgement& judgement);
+  void take_companions(uint32_t layer_index, Source* source);
+  void note_difference(const Source& source, const Judgement& judgement);
+  std::string scheme_text(const LayerPlan& layer_plan, spec::Target target) const;
+  void finish_warnings();
   void sort_sources(LayerPlan* layer_plan) const;
   void find_missing(uint32_t layer_index);
   void need(uint32_t layer_index, spec::Target target, int64_t expert, uint32_t part,
@@ -92,6 +120,17 @@ class Accounting {
   std::vector<int> layouts_;                         // per layer
   std::vector<std::pair<uint32_t, Finding>> found_;  // tensor, finding
   std::unordered_set<std::string> missing_;
+  std::vector<std::pair<Targets, const spec::WeightFormat*>> groups_;  // announced formats
+  std::optional<Targets> excluded_;
+  std::map<uint32_t, Spelling> spellings_;  // of packed weights, by tensor
+  std::map<uint32_t, uint32_t> formats_;    // by tensor, of one layer
+  struct Difference {
+    uint64_t count = 0;
+    std::string first, found, announced;
+  };
+  Difference plain_, other_;  // weights that are not of the announced format
+  uint64_t unread_input_scales_ = 0;
+  std::unordered_set<uint32_t> counted_input_scales_;
   std::map<std::tuple<spec::Target, uint32_t, uint32_t>, const CompiledRule*>
       usual_;  // of one layer
   Plan plan_;

@@ -5,21 +5,19 @@
 #include <algorithm>
 
 #include <moert/abi/moe_runner.h>
+#include <moert/abi/quant_method.h>
 #include <moert/abi/router.h>
 #include <moert/abi/shared_experts.h>
 #include <moert/error.hpp>
 
+#include "weights/companions.hpp"
 #include "weights/plan.hpp"
+#include "weights/scale_window.hpp"
 
 namespace moert::weights {
 namespace {
 
 using spec::Target;
-
-// A matrix [out, in].
-struct Extent {
-  int64_t out = 0, in = 0;
-};
 
 Extent extent_of(const spec::Model& model, const spec::MoELayer& layer, Target target,
                  uint32_t part) {
@@ -59,22 +57,30 @@ std::vector<std::vector<int64_t>> layer_shapes(const spec::Model& model,
 }
 
 bool is_vector(const Source& source) {
-  if (source.target == Target::layer) return source.part >= MOERT_PART_EXPERT_NORM;
   if (source.target == Target::router)
     return source.part != MOERT_ROUTER_GATE_WEIGHT && source.part != MOERT_ROUTER_TOKEN_TABLE;
-  return source.role == MOERT_ROLE_BIAS ||
-         (source.target == Target::shared && source.part == MOERT_PART_SIGMOID_GATE);
+  return !is_matrix(source.target, source.part, source.role);
 }
 
-// The window as numbers, in elements of the tensor.
-struct Window {
-  std::vector<int64_t> shape, strides;
-  int64_t first = 0;
-};
+// Of the elements, where bytes hold two each, in one row or in groups of 32.
+std::vector<int64_t> element_shape(const Source& source, const Format* format) {
+  std::vector<int64_t> shape = source.tensor->shape;
+  if (format == nullptr || format->storage != Format::nibbles ||
+      source.tensor->dtype == MOERT_DTYPE_F4_E2M1)
+    return shape;
+  shape.back() *= 2;
+  const size_t plain = source.rule->stacked && !source.rule->flat ? 3 : 2;
+  if (shape.size() > plain) {
+    const int64_t group = shape.back();
+    shape.pop_back();
+    shape.back() *= group;
+  }
+  return shape;
+}
 
-Window window_of(const Source& source) {
+Window window_of(const Source& source, const Format* format) {
   const spec::TensorRule& rule = *source.rule;
-  const std::vector<int64_t>& shape = source.tensor->shape;
+  const std::vector<int64_t> shape = element_shape(source, format);
   const auto halves = static_cast<int64_t>(rule.parts.size());
   const auto half =
       std::find(rule.parts.begin(), rule.parts.end(), source.part) - rule.parts.begin();
@@ -139,6 +145,48 @@ Need need_of(const spec::MoELayer& layer, Target target, uint32_t part, uint32_t
   return {};
 }
 
+bool is_matrix(Target target, uint32_t part, uint32_t role) {
+  if (target == Target::layer) return part < MOERT_PART_EXPERT_NORM;
+  return target != Target::router && role == MOERT_ROLE_WEIGHT && part <= MOERT_PART_DOWN;
+}
+
+bool is_packed_dtype(uint32_t dtype) {
+  return dtype == MOERT_DTYPE_U8 || dtype == MOERT_DTYPE_I8 || dtype == MOERT_DTYPE_I32;
+}
+
+void add_packed_shapes(uint32_t dtype, const spec::TensorRule& rule,
+                       std::vector<std::vector<int64_t>>* shapes) {
+  if (!is_packed_dtype(dtype) || rule.transposed || rule.parts[0] > MOERT_PART_DOWN) return;
+  std::vector<int64_t> shape = shapes->front();
+  const int64_t in = shape.back();
+  if (dtype == MOERT_DTYPE_I32) {
+    if (rule.stacked) return;
+    const auto eighths = [](int64_t size) { return size / 8 + (size % 8 != 0 ? 1 : 0); };
+    const int64_t out = shape.front();
+    shapes->insert(shapes->end(), {{out, eighths(in)}, {eighths(in), out}, {in, eighths(out)}});
+    return;
+  }
+  if (in % 2 != 0) return;
+  shape.back() = in / 2;
+  shapes->push_back(shape);
+  if (in % 32 != 0) return;
+  shape.back() = in / 32;
+  shape.push_back(16);
+  shapes->push_back(shape);
+}
+
+Extent weight_extent(const spec::Model& model, const spec::MoELayer& layer,
+                     const spec::TensorRule& rule) {
+  if (rule.target == Target::layer) {
+    const int64_t inner = layer.latent_size != 0 ? layer.latent_size : model.hidden_size;
+    return rule.parts[0] == MOERT_PART_LATENT_DOWN ? Extent{inner, model.hidden_size}
+                                                   : Extent{model.hidden_size, inner};
+  }
+  Extent extent = extent_of(model, layer, rule.target, rule.parts[0]);
+  extent.out *= static_cast<int64_t>(rule.parts.size());
+  return extent;
+}
+
 std::vector<std::vector<int64_t>> expected_shapes(const spec::Model& model,
                                                   const spec::MoELayer& layer,
                                                   const spec::TensorRule& rule) {
@@ -176,24 +224,69 @@ std::string part_text(Target target, int64_t expert, uint32_t part, uint32_t rol
          kNames[part] + (role == MOERT_ROLE_BIAS ? ", bias" : "");
 }
 
-moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source) {
-  const moert::TensorView whole = checkpoint.view(*source.tensor);
-  if (source.target == Target::router && source.part == MOERT_ROUTER_TOKEN_TABLE) return whole;
-  const Window window = window_of(source);
-  const int bits = dtype_bits(source.tensor->dtype);
+namespace {
+
+moert::TensorView view_of(const Checkpoint& checkpoint, const TensorInfo& tensor,
+                          const Window& window, uint32_t dtype) {
+  const moert::TensorView all = checkpoint.view(tensor);
+  const int bits = dtype_bits(dtype);
   int64_t extent = 1;  // elements from the first to the last one
   for (size_t d = 0; d < window.shape.size(); ++d)
     extent += (window.shape[d] - 1) * window.strides[d];
   if (window.first * bits % 8 != 0)
-    throw Error(Fault::input, "the part does not begin at a whole byte",
-                checkpoint.place(*source.tensor),
+    throw Error(Fault::input, "the part does not begin at a whole byte", checkpoint.place(tensor),
                 "store each expert's part in a tensor of its own");
-  auto* data = static_cast<std::byte*>(whole.get()->data) + window.first * bits / 8;
-  moert::TensorView view(data, source.tensor->dtype, window.shape.data(),
+  auto* data = static_cast<std::byte*>(all.get()->data) + window.first * bits / 8;
+  moert::TensorView view(data, dtype, window.shape.data(),
                          static_cast<uint32_t>(window.shape.size()), MOERT_TENSOR_READ_ONLY);
-  const uint64_t bytes = dtype_bytes(source.tensor->dtype, extent);
+  const uint64_t bytes = dtype_bytes(dtype, extent);
   for (uint32_t d = 0; d < window.shape.size(); ++d) view.set_stride(d, window.strides[d], bytes);
   return view;
+}
+
+// One expert's [out, in], its halves together.
+Extent extent_in_file(const Source& source, const Format& format) {
+  const std::vector<int64_t> shape = element_shape(source, &format);
+  const size_t last = shape.size() - 1;
+  Extent extent = {shape[last - 1], shape[last]};
+  if (source.rule->flat) extent.out /= source.experts;
+  if (source.rule->transposed) std::swap(extent.out, extent.in);
+  return extent;
+}
+
+}  // namespace
+
+moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source,
+                              const Format* format) {
+  const bool whole = (source.target == Target::router && source.part == MOERT_ROUTER_TOKEN_TABLE) ||
+                     (format != nullptr && format->storage == Format::whole);
+  if (whole) return checkpoint.view(*source.tensor);
+  return view_of(checkpoint, *source.tensor, window_of(source, format),
+                 format != nullptr ? format->dtype : source.tensor->dtype);
+}
+
+moert::TensorView companion_view(const Checkpoint& checkpoint, const Source& source,
+                                 const Format& format, const Companion& companion) {
+  const bool is_scale = companion.param == MOERT_PARAM_SCALE;
+  const bool is_number =
+      companion.param == MOERT_PARAM_SCALE2 || companion.param == MOERT_PARAM_INPUT_SCALE;
+  if (format.storage == Format::whole || (!is_scale && !is_number))
+    return checkpoint.view(*companion.tensor);
+  const Extent extent = extent_in_file(source, format);
+  const spec::TensorRule& rule = *source.rule;
+  const auto half =
+      std::find(rule.parts.begin(), rule.parts.end(), source.part) - rule.parts.begin();
+  const ScaleGrid grid = {&rule, extent.out, extent.in, source.experts,
+                          is_scale ? format.block : BlockSize{}};
+  Window window;
+  std::string problem;
+  if (!scale_window(companion.tensor->shape, grid, rule.stacked ? source.expert : 0, half, &window,
+                    &problem))
+    throw Error(Fault::input, "the " + std::string(param_text(companion.param)) + " " + problem,
+                checkpoint.place(*companion.tensor),
+                "the file is damaged, or belongs to another model");
+  return view_of(checkpoint, *companion.tensor, window,
+                 is_scale ? format.scale_dtype : companion.tensor->dtype);
 }
 
 }  // namespace moert::weights

@@ -1,4 +1,4 @@
-// The accounting: parts without a tensor, weights of another dtype, and the sum of it all.
+// The accounting: parts without a tensor, and the sum of it all.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <map>
@@ -13,34 +13,6 @@
 namespace moert::weights {
 
 using spec::Target;
-
-// The dtype of most of the layer's weights of that target. Others become findings.
-std::string Accounting::one_dtype(LayerPlan* layer_plan, Target target) {
-  const auto counts = [target](const Source& source) {
-    const bool matrix = target == Target::layer ? source.part < MOERT_PART_EXPERT_NORM
-                                                : source.part <= MOERT_PART_DOWN;
-    return source.target == target && source.role == MOERT_ROLE_WEIGHT && matrix;
-  };
-  std::map<uint32_t, size_t> sources;
-  for (const Source& source : layer_plan->sources)
-    if (counts(source)) ++sources[source.tensor->dtype];
-  if (sources.empty()) return {};
-  const auto most =
-      std::max_element(sources.begin(), sources.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  const std::string scheme(dtype_name(most->first));
-  std::erase_if(layer_plan->sources, [&](const Source& source) {
-    if (!counts(source) || source.tensor->dtype == most->first) return false;
-    const auto i = static_cast<uint32_t>(source.tensor - checkpoint_.tensors().data());
-    if (state_[i] != State::found)
-      found(Finding::misshapen, i,
-            "is " + std::string(dtype_name(source.tensor->dtype)) +
-                ", most weights beside it in layer " + std::to_string(layer_plan->layer_id) +
-                " are " + scheme);
-    return true;
-  });
-  return scheme;
-}
 
 void Accounting::sort_sources(LayerPlan* layer_plan) const {
   const auto key = [](const Source& s) {
@@ -71,7 +43,7 @@ void Accounting::find_missing(uint32_t layer_index) {
 
 void Accounting::need(uint32_t layer_index, Target target, int64_t expert, uint32_t part,
                       uint32_t role) {
-  if (slot(layer_index, target, expert, part, role) != kFree) return;
+  if (slot(layer_index, target, expert, part, kind_of(role, 0)) != kFree) return;
   const Need need = need_of(layer(layer_index), target, part, role);
   if (need.kind == Need::unwanted) return;
   const auto key = std::make_tuple(target, part, role);
@@ -121,6 +93,7 @@ void Accounting::finish() {
   for (const Finding::Kind kind : {Finding::misshapen, Finding::unexpected})
     for (auto& [i, finding] : found_)
       if (finding.kind == kind) plan_.findings.push_back(std::move(finding));
+  finish_warnings();
   fill_nearest(model_, rules_, layouts_, &plan_.findings);
   for (const State state : state_) {
     plan_.used += state == State::used;
@@ -129,6 +102,9 @@ void Accounting::finish() {
   if (zero_expert_tensors_ != 0)
     plan_.ignored_by_reason.emplace_back("weights of experts that only return their input",
                                          zero_expert_tensors_);
+  if (unread_input_scales_ != 0)
+    plan_.ignored_by_reason.emplace_back("input scales of weights whose format reads none",
+                                         unread_input_scales_);
   for (size_t i = 0; i < ignored_.size(); ++i) {
     if (ignored_[i] == 0) continue;
     const std::string& reason = tensors_.others[i].reason;

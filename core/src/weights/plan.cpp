@@ -1,10 +1,12 @@
-// The accounting: which tensor goes where. See missing.cpp for which part lacks one.
+// The accounting: which tensor goes where. See matching.cpp for which rule takes a tensor, missing.cpp for which
+// part lacks one.
 // SPDX-License-Identifier: Apache-2.0
 #include "weights/plan.hpp"
 
 #include <algorithm>
 
 #include <moert/abi/moe_runner.h>
+#include <moert/abi/quant_method.h>
 #include <moert/abi/router.h>
 #include <moert/error.hpp>
 
@@ -18,7 +20,7 @@ using spec::Target;
 
 namespace {
 
-constexpr int64_t kMaxSlots = int64_t{1} << 21;  // of all layers; ten times the largest model known
+constexpr int64_t kMaxSlots = int64_t{1} << 23;  // of all layers; ten times the largest model known
 constexpr int64_t kMaxSize = int64_t{1} << 31;
 
 void check_model(const spec::Model& model, const std::string& place) {
@@ -40,8 +42,8 @@ void check_model(const spec::Model& model, const std::string& place) {
     before = layer.layer_id;
     size("zero_experts + 1", layer.routing.zero_experts + 1);
     size("latent_size + 1", layer.latent_size + 1);
-    slots += (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts +
-             kLayerParts;
+    slots += (layer.routing.num_experts * kExpertParts + kSharedParts + kLayerParts) * kKinds +
+             kRouterParts;
     if (slots > kMaxSlots)
       fail("the layers have more experts than any checkpoint can hold (" +
            std::to_string(layer.routing.num_experts) + " in layer " +
@@ -73,127 +75,42 @@ Accounting::Accounting(const spec::Model& model, const spec::Tensors& tensors,
 }
 
 int64_t Accounting::slots_of(const spec::MoELayer& layer) {
-  return (layer.routing.num_experts * kExpertParts + kSharedParts) * kRoles + kRouterParts +
-         kLayerParts;
+  return (layer.routing.num_experts * kExpertParts + kSharedParts + kLayerParts) * kKinds +
+         kRouterParts;
 }
 
 Plan Accounting::run() {
   for (const spec::MoELayer& layer : model_.layers)
     plan_.layers.push_back({layer.layer_id, {}, {}, {}, {}, {}});
+  read_announced();
   match();
   choose_layouts();
   assign();
-  for (size_t i = 0; i < plan_.layers.size(); ++i) {
-    LayerPlan& layer = plan_.layers[i];
-    layer.scheme = one_dtype(&layer, Target::expert);
-    layer.shared_scheme = one_dtype(&layer, Target::shared);
-    layer.layer_scheme = one_dtype(&layer, Target::layer);
-    sort_sources(&layer);
-    find_missing(static_cast<uint32_t>(i));
+  for (uint32_t i = 0; i < plan_.layers.size(); ++i) {
+    find_formats(i);
+    sort_sources(&plan_.layers[i]);
+    find_missing(i);
   }
   finish();
   return std::move(plan_);
 }
 
 uint32_t& Accounting::slot(uint32_t layer_index, Target target, int64_t expert, uint32_t part,
-                           uint32_t role) {
-  const int64_t experts = layer(layer_index).routing.num_experts * kExpertParts * kRoles;
-  int64_t at = bases_[layer_index];
-  if (target == Target::expert) at += (expert * kExpertParts + part) * kRoles + role;
-  if (target == Target::shared) at += experts + part * kRoles + role;
-  if (target == Target::router) at += experts + kSharedParts * kRoles + part;
-  if (target == Target::layer)
-    at += experts + kSharedParts * kRoles + kRouterParts + part - kFirstLayerPart;
-  return slots_[static_cast<size_t>(at)];
+                           uint32_t kind) {
+  const int64_t experts = layer(layer_index).routing.num_experts * kExpertParts;
+  int64_t at = expert * kExpertParts + part;
+  if (target == Target::shared) at = experts + part;
+  if (target == Target::layer) at = experts + kSharedParts + part - kFirstLayerPart;
+  if (target == Target::router)
+    at = (experts + kSharedParts + kLayerParts) * kKinds + part;
+  else
+    at = at * kKinds + kind;
+  return slots_[static_cast<size_t>(bases_[layer_index] + at)];
 }
 
 void Accounting::found(Finding::Kind kind, uint32_t i, const std::string& detail) {
   state_[i] = State::found;
   found_.emplace_back(i, Finding{kind, tensor(i).name, detail, {}});
-}
-
-void Accounting::match() {
-  NameShape shape;
-  for (uint32_t i = 0; i < state_.size(); ++i) {
-    shape_of(tensor(i).name, &shape);
-    match_one(i, shape);
-  }
-}
-
-void Accounting::match_one(uint32_t i, const NameShape& shape) {
-  const std::string& name = tensor(i).name;
-  std::string reason;
-  size_t prefix_end = 0;
-  bool hit = false, of_dense_layer = false;
-  for (const uint32_t rule : rules_.candidates(shape)) {
-    if (rules_.at(rule).rule->target == Target::ignore) continue;
-    const std::optional<Numbers> numbers = rules_.fit(rule, name, shape);
-    if (!numbers) continue;
-    if (is_zero_expert(rules_.at(rule), *numbers)) {
-      ++zero_expert_tensors_;
-      state_[i] = State::ignored;
-      return;
-    }
-    uint32_t layer_index = 0;
-    std::string problem =
-        out_of_range(rules_.at(rule), *numbers, &layer_index, &prefix_end, name.size());
-    if (!problem.empty()) {
-      of_dense_layer |= rules_.at(rule).rule->target == Target::expert &&
-                        moe_layer(numbers->layer) == nullptr && numbers->layer < model_.num_layers;
-      reason = std::move(problem);
-      continue;
-    }
-    hits_.push_back({i, rule, layer_index, std::max<int64_t>(numbers->expert, 0)});
-    ++hits_per_rule_[layer_index * rules_.size() + rule];
-    ++hits_of_rule_[rule];
-    ++hits_of_prefix_[rules_.at(rule).prefix];
-    hit = true;
-  }
-  if (hit) return;
-  const auto has_experts = [this](int64_t id) { return moe_layer(id) != nullptr; };
-  if (const spec::TensorRule* rule = rules_.ignored(name, shape, prefix_end, has_experts)) {
-    ++ignored_[static_cast<size_t>(rule - tensors_.others.data())];
-    state_[i] = State::ignored;
-    return;
-  }
-  if (of_dense_layer) ++plan_.of_dense_layers;
-  found(Finding::unexpected, i, reason.empty() ? "no rule of the family names it" : reason);
-}
-
-const spec::MoELayer* Accounting::moe_layer(int64_t id) const {
-  const auto it =
-      std::lower_bound(model_.layers.begin(), model_.layers.end(), id,
-                       [](const spec::MoELayer& one, int64_t at) { return one.layer_id < at; });
-  return it != model_.layers.end() && it->layer_id == id ? &*it : nullptr;
-}
-
-// Some savers write weights for experts that only return their input.
-bool Accounting::is_zero_expert(const CompiledRule& rule, const Numbers& numbers) const {
-  const spec::MoELayer* layer = moe_layer(numbers.layer);
-  return rule.rule->target == Target::expert && !rule.rule->stacked && layer != nullptr &&
-         numbers.expert >= layer->routing.num_experts && numbers.expert < layer->routing.rows();
-}
-
-// Why the numbers are not the model's; empty, with the layer's index, if they are. `prefix_end` is
-// how far an ignore rule must spell the name out to take it nevertheless.
-std::string Accounting::out_of_range(const CompiledRule& rule, const Numbers& numbers,
-                                     uint32_t* layer_index, size_t* prefix_end,
-                                     size_t name_size) const {
-  const spec::MoELayer* layer = moe_layer(numbers.layer);
-  if (layer == nullptr) {
-    *prefix_end = std::max(*prefix_end, numbers.layer_end);
-    if (numbers.layer < model_.num_layers)
-      return "layer " + std::to_string(numbers.layer) + " is dense";
-    return "the model has " + std::to_string(model_.num_layers) + " layers";
-  }
-  *layer_index = static_cast<uint32_t>(layer - model_.layers.data());
-  if (rule.rule->target == Target::expert && !rule.rule->stacked &&
-      numbers.expert >= layer->routing.num_experts) {
-    *prefix_end = name_size;
-    return "layer " + std::to_string(numbers.layer) + " has " +
-           std::to_string(layer->routing.num_experts) + " experts";
-  }
-  return {};
 }
 
 // The layout of which most parts are there, in shapes that fit; the first of equals. A layer without any
@@ -203,7 +120,7 @@ void Accounting::choose_layouts() {
   std::vector<LayoutCount> parts(model_.layers.size() * n), total(n);
   for (const Hit& hit : hits_) {
     const CompiledRule& rule = rules_.at(hit.rule);
-    if (rule.layout < 0) continue;
+    if (rule.layout < 0 || hit.param != MOERT_PARAM_WEIGHT) continue;
     const int64_t covered = static_cast<int64_t>(rule.rule->parts.size()) *
                             (rule.rule->stacked ? layer(hit.layer).routing.num_experts : 1);
     const auto layout = static_cast<size_t>(rule.layout);
@@ -274,18 +191,27 @@ void Accounting::feed(const Hit& hit) {
   }
   if (!take_slots(hit, rule) || !fits(hit, rule)) return;
   state_[hit.tensor] = State::used;
+  if (hit.spelling != Spelling::plain) spellings_[hit.tensor] = hit.spelling;
+  if (hit.param != MOERT_PARAM_WEIGHT) return;  // the weight's format asks for it later
   const int64_t experts = rule.stacked ? layer(hit.layer).routing.num_experts : 1;
   for (int64_t e = 0; e < experts; ++e)
     for (const uint32_t part : rule.parts)
-      plan_.layers[hit.layer].sources.push_back(
-          {&tensor(hit.tensor), rule.target, hit.expert + e, experts, part, rule.role, &rule});
+      plan_.layers[hit.layer].sources.push_back({&tensor(hit.tensor),
+                                                 rule.target,
+                                                 hit.expert + e,
+                                                 experts,
+                                                 part,
+                                                 rule.role,
+                                                 &rule,
+                                                 kNoFormat,
+                                                 {}});
 }
 
 bool Accounting::take_slots(const Hit& hit, const spec::TensorRule& rule) {
   const int64_t experts = rule.stacked ? layer(hit.layer).routing.num_experts : 1;
   for (int64_t e = hit.expert; e < hit.expert + experts; ++e) {
     for (const uint32_t part : rule.parts) {
-      const uint32_t by = slot(hit.layer, rule.target, e, part, rule.role);
+      const uint32_t by = slot(hit.layer, rule.target, e, part, kind_of(rule.role, hit.param));
       if (by == kFree) continue;
       found(Finding::unexpected, hit.tensor,
             "feeds layer " + std::to_string(layer(hit.layer).layer_id) + ", " +
@@ -296,13 +222,16 @@ bool Accounting::take_slots(const Hit& hit, const spec::TensorRule& rule) {
   }
   for (int64_t e = hit.expert; e < hit.expert + experts; ++e)
     for (const uint32_t part : rule.parts)
-      slot(hit.layer, rule.target, e, part, rule.role) = hit.tensor;
+      slot(hit.layer, rule.target, e, part, kind_of(rule.role, hit.param)) = hit.tensor;
   return true;
 }
 
+// Shapes of a weight's elements, and of the bytes or words that a four-bit format packs them in.
 bool Accounting::shape_fits(const Hit& hit, const spec::TensorRule& rule) const {
   const TensorInfo& info = tensor(hit.tensor);
-  const auto shapes = expected_shapes(model_, layer(hit.layer), rule);
+  auto shapes = expected_shapes(model_, layer(hit.layer), rule);
+  if (rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT)
+    add_packed_shapes(info.dtype, rule, &shapes);
   return std::any_of(shapes.begin(), shapes.end(), [&info](const auto& shape) {
     return std::equal(
         shape.begin(), shape.end(), info.shape.begin(), info.shape.end(),
@@ -311,19 +240,28 @@ bool Accounting::shape_fits(const Hit& hit, const spec::TensorRule& rule) const 
 }
 
 bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
+  if (hit.param != MOERT_PARAM_WEIGHT) return true;  // judged beside the weight
   const TensorInfo& info = tensor(hit.tensor);
   const auto text = [](const std::vector<int64_t>& shape) {
     return shape_text(shape.data(), static_cast<uint32_t>(shape.size()));
   };
-  const auto shapes = expected_shapes(model_, layer(hit.layer), rule);
-  const std::string is = "is " + std::string(dtype_name(info.dtype)) + " " + text(info.shape);
   if (!shape_fits(hit, rule)) {
-    std::string wanted = text(shapes.front());
+    std::string wanted = text(expected_shapes(model_, layer(hit.layer), rule).front());
     if (const size_t any = wanted.find("-1"); any != std::string::npos)
       wanted.replace(any, 2, "any");
-    found(Finding::misshapen, hit.tensor, is + ", expected " + wanted);
+    found(Finding::misshapen, hit.tensor,
+          "is " + std::string(dtype_name(info.dtype)) + " " + text(info.shape) + ", expected " +
+              wanted + (is_packed_dtype(info.dtype) ? ", or whole groups of packed numbers" : ""));
     return false;
   }
+  check_kept_dtype(hit);
+  return state_[hit.tensor] != State::found;
+}
+
+// Biases, norms and what the router has are plain numbers whatever the format of the weights.
+void Accounting::check_kept_dtype(const Hit& hit) {
+  const spec::TensorRule& rule = *rules_.at(hit.rule).rule;
+  const TensorInfo& info = tensor(hit.tensor);
   const bool bias =
       rule.target == Target::router && rule.parts[0] == MOERT_ROUTER_SELECTION_BIAS;  // kept as f32
   const bool plain =
@@ -332,15 +270,14 @@ bool Accounting::fits(const Hit& hit, const spec::TensorRule& rule) {
   const bool whole = info.dtype == MOERT_DTYPE_I32 || info.dtype == MOERT_DTYPE_I64;
   const bool vector = rule.target == Target::layer && rule.parts[0] >= MOERT_PART_EXPERT_NORM;
   const bool whatever = rule.target != Target::router && rule.role == MOERT_ROLE_WEIGHT && !vector;
-  if (!whatever && !(table ? whole : plain)) {
-    found(Finding::misshapen, hit.tensor,
-          is + ", expected " +
-              (table  ? "i32 or i64"
-               : bias ? "f32, f16 or bf16"
-                      : "f64, f32, f16 or bf16"));
-    return false;
-  }
-  return true;
+  if (whatever || (table ? whole : plain)) return;
+  found(Finding::misshapen, hit.tensor,
+        "is " + std::string(dtype_name(info.dtype)) + " " +
+            shape_text(info.shape.data(), static_cast<uint32_t>(info.shape.size())) +
+            ", expected " +
+            (table  ? "i32 or i64"
+             : bias ? "f32, f16 or bf16"
+                    : "f64, f32, f16 or bf16"));
 }
 
 Plan make_plan(const spec::Model& model, const spec::Tensors& tensors,

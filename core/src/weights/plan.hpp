@@ -12,6 +12,32 @@
 
 namespace moert::weights {
 
+// What one scale is of, in elements of the weight; 0: the whole dimension.
+struct BlockSize {
+  int64_t rows = 0, cols = 0;
+  bool operator==(const BlockSize&) const = default;
+};
+
+// The format of a weight, and how its tensors are to be read.
+struct Format {
+  // One element in each place; two four-bit ones in a byte along the last dimension; or as the format
+  // itself packs them, in which case only a tensor of its own can be handed over.
+  enum Storage : uint8_t { elements, nibbles, whole };
+  spec::Scheme scheme;
+  Storage storage = elements;
+  uint32_t dtype = 0, scale_dtype = 0;  // of the views; the file's may be a byte without a meaning
+  BlockSize block;
+
+  bool operator==(const Format&) const = default;
+};
+inline constexpr uint32_t kNoFormat = ~uint32_t{0};
+
+// A tensor beside a weight that belongs to it.
+struct Companion {
+  uint32_t param = 0;  // MOERT_PARAM_*
+  const TensorInfo* tensor = nullptr;
+};
+
 // One tensor's way into a layer: one expert and one part. A fused or stacked tensor has several.
 struct Source {
   const TensorInfo* tensor = nullptr;
@@ -20,14 +46,16 @@ struct Source {
   uint32_t part = 0;                // MOERT_PART_* or MOERT_ROUTER_*
   uint32_t role = 0;
   const spec::TensorRule* rule = nullptr;
+  uint32_t format = kNoFormat;  // index into Plan::formats; of matrices only
+  std::vector<Companion> companions;
 };
 
 struct LayerPlan {
   int64_t layer_id = 0;
-  std::string layout;         // the experts' layout of which most parts are there
-  std::string scheme;         // "bf16" ...: dtype of the experts' weights; mixed ones are findings
-  std::string shared_scheme;  // the same of the shared experts; empty without them
-  std::string layer_scheme;   // the same of the layer's own matrices; empty without them
+  std::string layout;           // the experts' layout of which most parts are there
+  std::string scheme;           // of the experts' weights: "bf16" ..., or "mixed"
+  std::string shared_scheme;    // the same of the shared experts; empty without them
+  std::string layer_scheme;     // the same of the layer's own matrices; empty without them
   std::vector<Source> sources;  // experts ascending (so that files are read forward), then the rest
 };
 
@@ -40,7 +68,9 @@ struct Finding {
 };
 
 struct Plan {
-  std::vector<LayerPlan> layers;   // as in the model; sources only of tensors that fit
+  std::vector<LayerPlan> layers;      // as in the model; sources only of tensors that fit
+  std::vector<Format> formats;        // that occur
+  std::vector<std::string> warnings;  // where files and config differ, and the files hold
   std::vector<Finding> findings;   // empty: the checkpoint fits the model. Missing ones come first
   uint64_t used = 0, ignored = 0;  // tensors
   uint64_t of_dense_layers = 0;    // of experts, in layers that the model says have none: findings
@@ -57,8 +87,13 @@ struct Plan {
 Plan make_plan(const spec::Model& model, const spec::Tensors& tensors,
                const Checkpoint& checkpoint);
 
-// The window of `source` in the file, strided where the tensor is fused or transposed: [out, in];
-// [out] for a bias, a norm and the sigmoid gate; for the router [E, H], [E], [H] or the token table.
-moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source);
+// The window of `source` in the file, strided where the tensor is fused or transposed: [out, in], or
+// whole as the format packs it; [out] for a bias, a norm and the sigmoid gate; for the router [E, H],
+// [E], [H] or the token table. `format` is that of the source, nullptr where it has none.
+moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source,
+                              const Format* format = nullptr);
+// The window of a companion: scales [down, right], one number [1, 1], or a whole tensor.
+moert::TensorView companion_view(const Checkpoint& checkpoint, const Source& source,
+                                 const Format& format, const Companion& companion);
 
 }  // namespace moert::weights

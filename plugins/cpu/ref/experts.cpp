@@ -60,8 +60,6 @@ std::string refusal(const moert_moe_problem_t& p) {
   if ((p.flags & MOERT_PROBLEM_LORA) != 0 || p.lora_max_rank != 0 || p.lora_slots != 0)
     return "adapters (LoRA) are not supported";
   if ((p.flags & MOERT_PROBLEM_GRAPH) != 0) return "the cpu has no device graphs";
-  if (p.act_scheme != nullptr && std::strcmp(p.act_scheme, "none") != 0)
-    return "activation quantisation '" + std::string(p.act_scheme) + "', only 'none'";
   for (uint32_t dtype : {p.activation_dtype, p.output_dtype})
     if (!is_float(dtype))
       return "rows of type " + std::string(dtype_name(dtype)) + ", only f32, bf16, f16, f64";
@@ -112,9 +110,8 @@ void RefExperts::finish() {
 }
 
 uint64_t RefExperts::workspace(int64_t tokens) {
-  const MlpShape& shape = weights_.shape();
-  return Scratch::bytes(host_, tokens,
-                        {shape.hidden, shape.hidden, shape.hidden, shape.intermediate});
+  const int64_t h = weights_.shape().hidden;
+  return Scratch::bytes(host_, tokens, {h, h, h, weights_.scratch()});
 }
 
 // The tensors of one forward, after every check.
@@ -156,7 +153,7 @@ void RefExperts::token(const Rows& rows, int64_t t, double* scratch) const {
   double* x = scratch;
   double* scaled = x + h;
   double* sum = scaled + h;
-  double* mid = sum + h;
+  double* spare = sum + h;
   for (int64_t c = 0; c < h; ++c) {
     x[c] = rows.hidden.number(t, c);
     sum[c] = 0;
@@ -168,7 +165,7 @@ void RefExperts::token(const Rows& rows, int64_t t, double* scratch) const {
     if (weight_on_input_)
       for (int64_t c = 0; c < h; ++c) scaled[c] = weight * x[c];
     const double factor = weight_on_input_ ? 1.0 : weight;
-    weights_.row(id, activation_, weight_on_input_ ? scaled : x, mid,
+    weights_.row(id, activation_, weight_on_input_ ? scaled : x, spare,
                  [&](int64_t c, double y) { sum[c] += factor * y; });
   }
   for (int64_t c = 0; c < h; ++c) rows.out.set(t, c, sum[c]);
@@ -176,9 +173,8 @@ void RefExperts::token(const Rows& rows, int64_t t, double* scratch) const {
 
 void RefExperts::forward(const moert_experts_args_t& args) {
   const Rows rows = check(args);
-  const MlpShape& shape = weights_.shape();
-  const Scratch scratch(args.workspace,
-                        {shape.hidden, shape.hidden, shape.hidden, shape.intermediate});
+  const int64_t h = weights_.shape().hidden;
+  const Scratch scratch(args.workspace, {h, h, h, weights_.scratch()});
   host_.parallel_for(rows.hidden.rows(), 1, [&](int64_t begin, int64_t end, int32_t worker) {
     for (int64_t t = begin; t < end; ++t) token(rows, t, scratch.of(worker));
   });

@@ -14,29 +14,6 @@ std::string title(int64_t expert, uint32_t part, uint32_t role) {
   return "expert " + std::to_string(expert) + ", " + kParts[part] + " " + kRoles[role];
 }
 
-// Passes on what a quant method reported, with the tensor that it was about.
-void expect_ok(moert_code_t code, const moert_error_t& error, const std::string& what) {
-  if (code != MOERT_OK) throw PluginError(code, what + ": " + error.message, error.native_code);
-}
-
-void decode_weight(const moert_piece_t& piece, const moert_tensor_t& tensor,
-                   const std::string& what, int64_t rows, int64_t cols, float* to) {
-  if (piece.quant == nullptr)
-    throw PluginError(MOERT_INVALID_ARGUMENT, what + " comes without a quant method to read it");
-  const moert_quant_method_t quant = intake(piece.quant);
-  if (quant.check == nullptr || quant.decode == nullptr)
-    throw PluginError(MOERT_UNIMPLEMENTED, what + ": its quant method cannot check or decode");
-  moert_error_t error{};
-  error.struct_size = sizeof error;
-  expect_ok(quant.check(piece.quant_self, &tensor, &error), error, what);
-  if (tensor.rank != 2 || tensor.shape[0] != rows || tensor.shape[1] != cols) {
-    const int64_t shape[] = {rows, cols};
-    throw PluginError(MOERT_DATA_LOSS, what + " is " + tensor_text(tensor) + ", expected shape " +
-                                           shape_text(shape, 2));
-  }
-  expect_ok(quant.decode(piece.quant_self, &tensor, 0, rows, to, cols, &error), error, what);
-}
-
 }  // namespace
 
 bool MlpShape::count(int64_t* floats) const {
@@ -54,6 +31,7 @@ MlpWeights::MlpWeights(const Host& host, const MlpShape& shape, int64_t count)
     throw PluginError(MOERT_INVALID_ARGUMENT, "the weights' sizes do not fit 64 bits");
   data_ = host.alloc<float>(static_cast<uint64_t>(total), "decoded weights");
   loaded_.assign(static_cast<size_t>(count) * kTensors, 0);
+  row_quants_.resize(static_cast<size_t>(count) * 3);
 }
 
 MlpWeights::Place MlpWeights::place(uint32_t part, uint32_t role) const {
@@ -97,7 +75,9 @@ void MlpWeights::load(const moert_piece_t& piece) {
                to.cols, MOERT_DATA_LOSS);
     for (int64_t c = 0; c < to.cols; ++c) data[c] = static_cast<float>(bias.number(0, c));
   } else {
-    decode_weight(piece, intake(piece.tensor), what, to.rows, to.cols, data);
+    RowQuant rows(piece);
+    decode_weight(piece, what, to.rows, to.cols, data);
+    row_quants_[static_cast<size_t>(piece.expert) * 3 + piece.part] = std::move(rows);
   }
   loaded = 1;
 }
@@ -112,8 +92,18 @@ void MlpWeights::expect_complete() const {
                             title(mlp, part, role) + " was never loaded");
 }
 
-void MlpWeights::hidden_row(const float* weights, const Activation& act, const double* x,
-                            double* mid) const {
+const double* MlpWeights::quantized(int64_t mlp, uint32_t part, const double* row, int64_t cols,
+                                    double* to) const {
+  const RowQuant& quant = row_quants_[static_cast<size_t>(mlp) * 3 + part];
+  if (!quant.changes()) return row;
+  quant.apply(row, cols, reinterpret_cast<float*>(to + cols), to);
+  return to;
+}
+
+void MlpWeights::hidden_row(int64_t mlp, const Activation& act, const double* x, double* mid,
+                            double* spare) const {
+  const float* weights = of(mlp);
+  const int64_t h = shape_.hidden;
   const float* gate =
       weights + (shape_.gated ? place(MOERT_PART_GATE, MOERT_ROLE_WEIGHT).first : 0);
   const float* up = weights + place(MOERT_PART_UP, MOERT_ROLE_WEIGHT).first;
@@ -122,14 +112,16 @@ void MlpWeights::hidden_row(const float* weights, const Activation& act, const d
   const float* gate_bias = shape_.biased && shape_.gated
                                ? weights + place(MOERT_PART_GATE, MOERT_ROLE_BIAS).first
                                : nullptr;
+  const double* up_x = quantized(mlp, MOERT_PART_UP, x, h, spare);
+  const double* gate_x = shape_.gated ? quantized(mlp, MOERT_PART_GATE, x, h, spare + h) : x;
   for (int64_t i = 0; i < shape_.intermediate; ++i) {
-    double u = dot(up + i * shape_.hidden, x, shape_.hidden);
+    double u = dot(up + i * h, up_x, h);
     if (up_bias != nullptr) u += static_cast<double>(up_bias[i]);
     if (!shape_.gated) {
       mid[i] = act.plain(u);
       continue;
     }
-    double g = dot(gate + i * shape_.hidden, x, shape_.hidden);
+    double g = dot(gate + i * h, gate_x, h);
     if (gate_bias != nullptr) g += static_cast<double>(gate_bias[i]);
     mid[i] = act.gated(g, u);
   }

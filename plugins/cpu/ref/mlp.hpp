@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <moert/abi/quant_method.h>
-
+#include <algorithm>
 #include <moert/sdk/adapter.hpp>
+#include <moert/sdk/weight.hpp>
 #include <string>
 #include <vector>
 
@@ -40,9 +40,14 @@ class MlpWeights {
   float* of(int64_t mlp) { return data_.get() + mlp * floats_; }
   const float* of(int64_t mlp) const { return data_.get() + mlp * floats_; }
 
-  // emit(h, y[h]) for h = 0 .. H-1, where y = down(act(gate(x)) * up(x)). `mid` is scratch of I.
+  // Numbers of scratch that row() needs.
+  int64_t scratch() const {
+    return shape_.intermediate + std::max(3 * shape_.hidden, 2 * shape_.intermediate);
+  }
+  // emit(h, y[h]) for h = 0 .. H-1, where y = down(act(gate(x)) * up(x)). What a weight reads is quantised
+  // first where its format asks for it.
   template <class Emit>
-  void row(int64_t mlp, const Activation& act, const double* x, double* mid, Emit&& emit) const;
+  void row(int64_t mlp, const Activation& act, const double* x, double* scratch, Emit&& emit) const;
 
  private:
   static constexpr int kTensors = 6;  // (gate, up, down) x (weight, bias)
@@ -51,11 +56,16 @@ class MlpWeights {
   };
   // Where a tensor lies inside one MLP; -1 as `first` if this shape does not have it.
   Place place(uint32_t part, uint32_t role) const;
-  void hidden_row(const float* weights, const Activation& act, const double* x, double* mid) const;
+  void hidden_row(int64_t mlp, const Activation& act, const double* x, double* mid,
+                  double* spare) const;
+  // What remains of a row before that weight: the row itself, or `to`, which has room for twice as many.
+  const double* quantized(int64_t mlp, uint32_t part, const double* row, int64_t cols,
+                          double* to) const;
 
   MlpShape shape_;
   int64_t count_, floats_;
   Host::Array<float> data_;
+  std::vector<RowQuant> row_quants_;  // by part
   std::vector<uint8_t> loaded_;  // bytes, so that threads that load different experts never meet
 };
 
@@ -67,14 +77,17 @@ inline double dot(const float* a, const double* x, int64_t n) {
 }
 
 template <class Emit>
-void MlpWeights::row(int64_t mlp, const Activation& act, const double* x, double* mid,
+void MlpWeights::row(int64_t mlp, const Activation& act, const double* x, double* scratch,
                      Emit&& emit) const {
+  double* mid = scratch;
+  double* spare = mid + shape_.intermediate;
   const float* weights = of(mlp);
-  hidden_row(weights, act, x, mid);
+  hidden_row(mlp, act, x, mid, spare);
+  const double* read = quantized(mlp, MOERT_PART_DOWN, mid, shape_.intermediate, spare);
   const float* down = weights + place(MOERT_PART_DOWN, MOERT_ROLE_WEIGHT).first;
   const Place bias = place(MOERT_PART_DOWN, MOERT_ROLE_BIAS);
   for (int64_t h = 0; h < shape_.hidden; ++h) {
-    double sum = dot(down + h * shape_.intermediate, mid, shape_.intermediate);
+    double sum = dot(down + h * shape_.intermediate, read, shape_.intermediate);
     if (shape_.biased) sum += static_cast<double>(weights[bias.first + h]);
     emit(h, sum);
   }

@@ -94,7 +94,7 @@ void RefShared::finish() {
 }
 
 uint64_t RefShared::workspace(int64_t tokens) {
-  return Scratch::bytes(host_, tokens, {weights_.shape().hidden, weights_.shape().intermediate});
+  return Scratch::bytes(host_, tokens, {weights_.shape().hidden, weights_.scratch()});
 }
 
 void RefShared::token(const Matrix& hidden, const Matrix& out, int64_t t, double* scratch) const {
@@ -122,7 +122,7 @@ void RefShared::forward(const moert_shared_args_t& args) {
         std::to_string(tokens) + " tokens, but max_tokens is " + std::to_string(max_tokens_));
   const Matrix out = matrix(args.out, "out", {output_dtype_}, tokens, h);
   Scratch::expect(args.workspace, args.workspace_bytes, workspace(tokens));
-  const Scratch scratch(args.workspace, {h, weights_.shape().intermediate});
+  const Scratch scratch(args.workspace, {h, weights_.scratch()});
   host_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int32_t worker) {
     for (int64_t t = begin; t < end; ++t) token(hidden, out, t, scratch.of(worker));
   });

@@ -41,7 +41,7 @@ struct Published {
   bool bias;
   int64_t groups, top_groups;
   int64_t shared_count, shared_width;  // 0: none
-  const char* scheme;
+  const char* method;                  // of quantization_config
 };
 void PrintTo(const Published& p, std::ostream* out) { *out << p.name; }
 
@@ -73,9 +73,9 @@ TEST_P(PublishedConfigs, Resolve) {
       EXPECT_EQ(layer.shared->intermediate_size, p.shared_width);
       EXPECT_EQ(layer.shared->sigmoid_gate, model.family == "qwen2_moe");
     }
-    EXPECT_EQ(layer.scheme, p.scheme);
     EXPECT_EQ(layer.activation.name, "silu");
   }
+  EXPECT_EQ(model.quantization ? model.quantization->method : "", p.method);
 }
 
 constexpr const char* kDeepSeek =

@@ -87,6 +87,32 @@ spec::MoELayer random_layer(Random& random) {
   return layer;
 }
 
+spec::Quantization random_quantization(Random& random) {
+  const char* words[] = {"",
+                         "fp8",
+                         "block128x128",
+                         "re:.*\\.(gate|up)_proj$",
+                         "model.layers.*.mlp",
+                         "a \"quoted\" one",
+                         "12",
+                         "null",
+                         "# x"};
+  const auto word = [&] { return std::string(words[1 + random.below(8)]); };
+  const auto list = [&] {
+    std::vector<std::string> items;
+    for (int64_t i = random.below(4); i > 0; --i) items.push_back(word());
+    return items;
+  };
+  const char* globals[] = {"", "multiply", "divide"};
+  const char* zeros[] = {"", "none", "stored", "plus_one"};
+  spec::Quantization q{word(), {}, list()};
+  for (int64_t i = random.below(4); i > 0; --i)
+    q.groups.push_back({list(),
+                        {word(), random.coin() ? "" : word(), random.coin() ? "" : word(),
+                         globals[random.below(3)], zeros[random.below(4)]}});
+  return q;
+}
+
 spec::Model random_model(uint64_t seed) {
   Random random(seed);
   spec::Model model;
@@ -98,6 +124,7 @@ spec::Model random_model(uint64_t seed) {
   model.num_layers = 1 + random.below(40);
   model.extra_layers = random.below(3);
   model.dtype = random.coin() ? "bf16" : "";
+  if (random.coin()) model.quantization = random_quantization(random);
   if (random.coin()) model.unsupported = {"one: reason", "\"another\" # of them"};
   std::vector<spec::MoELayer> kinds;
   for (int i = 0; i < 3; ++i) kinds.push_back(random_layer(random));

@@ -66,14 +66,34 @@ Json facts_of(const spec::MoELayer& layer) {
           {"expert_scale", r.expert_scale},
           {"router_input", r.unit_input ? "unit" : "plain"},
           {"zero_experts", r.zero_experts},
-          {"latent_size", layer.latent_size},
-          {"scheme", layer.scheme}};
+          {"latent_size", layer.latent_size}};
+}
+
+// "experts: mxfp4, activations group128; fp8 block128x128, activations group128"
+std::string announced(const std::optional<spec::Quantization>& quantization) {
+  std::string text;
+  if (!quantization) return text;
+  for (const spec::FormatGroup& group : quantization->groups) {
+    if (!text.empty()) text += "; ";
+    if (group.targets.size() > 2)
+      text += std::to_string(group.targets.size()) + " targets: ";
+    else
+      for (const std::string& target : group.targets) text += target + ": ";
+    const spec::WeightFormat& f = group.format;
+    text += f.kind;
+    if (!f.blocks.empty()) text += " " + f.blocks;
+    if (!f.activations.empty()) text += ", activations " + f.activations;
+    if (!f.global.empty()) text += ", global " + f.global;
+    if (!f.zeros.empty()) text += ", zeros " + f.zeros;
+  }
+  return text;
 }
 
 Json facts_of(const spec::Model& model) {
   Json facts = facts_of(model.layers.front());
   const auto hashed = [](const spec::MoELayer& l) { return l.routing.method == "hash"; };
   facts["hash_layers"] = std::count_if(model.layers.begin(), model.layers.end(), hashed);
+  facts["scheme"] = announced(model.quantization);
   facts["family"] = model.family;
   facts["num_layers"] = model.num_layers;
   facts["hidden_size"] = model.hidden_size;

@@ -243,12 +243,14 @@ TEST(Resolve, ManyExpertsAreTaken) {
 }
 
 TEST(Resolve, QuantisedConfigsStillResolve) {
-  EXPECT_EQ(
-      resolve("olmoe", R"({"quantization_config":{"quant_method":"awq"}})").layers.front().scheme,
-      "awq");
-  EXPECT_EQ(resolve("olmoe", R"({"quantization_config":{"bits":4}})").layers.front().scheme,
-            "unknown");
-  EXPECT_EQ(resolve("olmoe", R"({"quantization_config":null})").layers.front().scheme, "");
+  const auto method = [](const char* change) {
+    const spec::Model model = resolve("olmoe", change);
+    EXPECT_EQ(model.layers.front().scheme, "") << "is the model file's";
+    return model.quantization ? model.quantization->method : "";
+  };
+  EXPECT_EQ(method(R"({"quantization_config":{"quant_method":"awq"}})"), "awq");
+  EXPECT_EQ(method(R"({"quantization_config":{"bits":4}})"), "unknown");
+  EXPECT_EQ(method(R"({"quantization_config":null})"), "");
 }
 
 TEST(Resolve, ActivationNamesAreTranslated) {

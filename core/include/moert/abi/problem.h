@@ -53,7 +53,8 @@ typedef struct moert_moe_problem {
   uint32_t activation_dtype; /* of hidden rows, MOERT_DTYPE_*                     */
   uint32_t output_dtype;
   const char* weight_scheme; /* e.g. "bf16"; "mixed" where experts differ         */
-  const char* act_scheme;    /* "none" or how activations are quantised           */
+  const char* act_scheme;    /* how rows are quantised: "none", the quant method's word such as
+                                "token", or "mixed" where parts differ            */
   const moert_activation_t* activation;
   int32_t ep_rank, ep_size; /* expert parallelism: 0, 1 when off                  */
   int32_t tp_rank, tp_size; /* tensor parallelism of one expert: 0, 1 when off    */
@@ -106,7 +107,8 @@ typedef struct moert_piece {
   uint32_t role;  /* MOERT_ROLE_*                */
   int64_t slot;   /* adapter slot of LoRA roles  */
   const moert_tensor_t* tensor;
-  /* Decodes `tensor`, and checks its companions. Bound to tensor->quant->scheme. Valid for the call. */
+  /* Decodes `tensor`, and checks its companions; quantises rows. Bound to tensor->quant->scheme. Lives
+   * as long as the object that is loaded. */
   const struct moert_quant_method* quant;
   void* quant_self;
 } moert_piece_t;

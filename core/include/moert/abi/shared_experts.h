@@ -34,6 +34,7 @@ typedef struct moert_shared_problem {
   const char* weight_scheme;
   const moert_activation_t* activation;
   int32_t tp_rank, tp_size;
+  const char* act_scheme; /* as in moert_moe_problem */
 } moert_shared_problem_t;
 
 /* Value of piece.part beside MOERT_PART_*: the sigmoid gate, [H] or [1, H]. */

@@ -69,6 +69,13 @@ typedef struct moert_tensor {
   const struct moert_quant_view* quant; /* NULL: the elements are plain numbers                   */
 } moert_tensor_t;
 
+/* moert_quant_view.flags */
+enum {
+  /* Rows are quantised before the weight multiplies them: by its quant method's quantize_activations,
+   * each row on its own. Whoever cannot refuses the problem, whose act_scheme says it. */
+  MOERT_QUANT_ROWS = 1u << 0
+};
+
 /* How to read elements that are not plain numbers. Companions that a scheme does not have are NULL;
  * one that the scheme requires and that is NULL is an error, never a default. */
 typedef struct moert_quant_view {
