@@ -129,10 +129,7 @@ void Fp8::encode(const moert_tensor_t& source, const moert_tensor_t& weight) con
   if (global_ != Global::none)
     throw PluginError(MOERT_UNIMPLEMENTED, name_ + " with a global scale cannot be written");
   expect_matrix(weight, "the weight", scheme_.element->dtype);
-  expect_matrix(source, "the source", MOERT_DTYPE_F32);
-  if (source.shape[0] != weight.shape[0] || source.shape[1] != weight.shape[1])
-    throw PluginError(MOERT_INVALID_ARGUMENT, "the source is " + tensor_text(source) +
-                                                  ", the weight " + tensor_text(weight));
+  expect_source(source, {weight.shape[0], weight.shape[1]});
   const moert_tensor_t* scale = weight.quant != nullptr ? weight.quant->scale : nullptr;
   const Scales scales(scale, scheme_.blocks, scheme_.scale_dtype, weight.shape[0], weight.shape[1],
                       Scales::to_be_written);
@@ -150,8 +147,7 @@ void Fp8::encode_block(const moert_tensor_t& source, const moert_tensor_t& weigh
   const int64_t end_col = std::min(first_col + width, weight.shape[1]);
   float amax = 0;
   for (int64_t r = first_row; r < end_row; ++r)
-    for (int64_t c = first_col; c < end_col; ++c)
-      amax = std::max(amax, std::fabs(finite_at(source, r, c)));
+    amax = std::max(amax, amax_of(source, r, first_col, end_col - first_col));
   const float scale =
       scale_not_below(static_cast<double>(amax) / scheme_.element->largest, scheme_.scale_dtype);
   scales.set(down, right, scale);
