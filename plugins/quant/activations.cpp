@@ -99,8 +99,8 @@ void nvfp4(const Activations& of, float scale) {
     const float step = block * scale;
     replace(values, count, [&](float value) {
       if (step == 0) return 0.0f;
-      return e2m1_to_f32(f32_to_e2m1(value / step)) * block *
-             scale;  // only the last product rounds
+      // Only the last product rounds.
+      return e2m1_to_f32(f32_to_e2m1(value / step)) * block * scale;
     });
   });
 }

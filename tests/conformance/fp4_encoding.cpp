@@ -52,8 +52,12 @@ void expect_nearest(const Fp4Weight& weight, bool divides, const std::vector<flo
       const double want = double{source[at]} / step;
       amax = std::max(c % weight.group == 0 ? 0 : amax, std::fabs(want));
       double best = HUGE_VAL;
-      for (uint32_t code = 0; code < 16; ++code)
+      bool exact = divides;
+      for (uint32_t code = 0; code < 16; ++code) {
         best = std::min(best, std::fabs(e2m1_value(code) - want));
+        exact = exact || e2m1_value(code) * step == double{got[at]};
+      }
+      ASSERT_TRUE(exact) << "a global scale of so many bits that products with it are rounded";
       ASSERT_LE(std::fabs(double{got[at]} / step - want), best + std::fabs(want) * 0x1p-22)
           << source[at] << " became " << got[at] << " under " << step;
       if (c % weight.group != weight.group - 1 || amax == 0) continue;
@@ -92,15 +96,19 @@ void encoding_by(const ScaledFormat& method, bool divides) {
   expect_nearest(weight, divides, source, once);
   encode(method, once, again);
   EXPECT_EQ(bytes_of(decode(again)), bytes_of(once)) << "what was decoded is encoded otherwise";
-  // Another global scale, which is not exact.
-  for (float& x : source) x *= 0.0371f;
-  encode(method, source, weight);
-  expect_nearest(weight, divides, source, decode(weight));
-  encode(method, decode(weight), again);
-  EXPECT_EQ(bytes_of(decode(again)), bytes_of(decode(weight)));
-  if (!is_mx(method.scheme)) {
+  // Other global scales, which are not exact.
+  Random random("global " + method.scheme);
+  for (int i = 0; i < 20; ++i) {
+    const auto factor = static_cast<float>(std::ldexp(random.uniform() + 1.5, -i));
+    std::vector<float> other = source;
+    for (float& x : other) x *= factor;
+    encode(method, other, weight);
+    expect_nearest(weight, divides, other, decode(weight));
+    encode(method, decode(weight), again);
+    EXPECT_EQ(bytes_of(decode(again)), bytes_of(decode(weight))) << "by " << factor;
+    if (is_mx(method.scheme)) continue;
     const double whole = divides ? 1 / double{weight.global} : double{weight.global};
-    EXPECT_NEAR(whole, double{0.0371f}, 0x1p-15 * 0.0371);
+    EXPECT_NEAR(whole, double{factor}, 0x1p-15 * double{factor});
   }
   source[5] = HUGE_VALF;
   const TensorView from(static_cast<const void*>(source.data()), MOERT_DTYPE_F32,
