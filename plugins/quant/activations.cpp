@@ -7,8 +7,6 @@
 #include <limits>
 #include <string>
 
-#include "scales.hpp"
-
 namespace moert::quant {
 namespace {
 
@@ -38,6 +36,11 @@ template <class Remains>
 void replace(float* values, int64_t count, Remains remains) {
   for (int64_t i = 0; i < count; ++i)
     if (std::isfinite(values[i])) values[i] = std::clamp(remains(values[i]), -kLargest, kLargest);
+}
+
+float power_not_below(float value) {
+  const float power = std::ldexp(1.0f, std::ilogb(value));
+  return power < value ? 2 * power : power;
 }
 
 void fp8(float* values, int64_t count, const Fp8Element& element, float scale) {
@@ -77,9 +80,8 @@ void fp8_by_token(const Activations& of, const Fp8Element& element) {
 void fp8_by_group(const Activations& of, const Fp8Element& element, bool power_of_two) {
   for_groups(of, 128, [&](float* values, int64_t count) {
     const float amax = std::max(amax_of(values, count), 1e-4f);
-    const float scale = power_of_two ? scale_not_below(static_cast<double>(amax) / element.largest,
-                                                       MOERT_DTYPE_F8_E8M0)
-                                     : amax / element.largest;
+    const float scale =
+        power_of_two ? power_not_below(amax / element.largest) : amax / element.largest;
     fp8(values, count, element, scale);
   });
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <moert/sdk/small_floats.hpp>
 
 #include "activations.hpp"
@@ -164,7 +165,9 @@ double Fp4::encode_global(const moert_tensor_t& source, const moert_tensor_t* sc
   double amax = 0;
   for (int64_t row = 0; row < source.shape[0]; ++row)
     amax = std::max(amax, double{amax_of(source, row, 0, source.shape[1])});
-  const double whole = std::max(amax / kLargest / kE4M3FN.largest, kLeastGlobal);
+  const double most =
+      double{std::numeric_limits<float>::max()} * (1 - 0x1p-15);  // rounding stays below
+  const double whole = std::max(std::min(amax, most) / kLargest / kE4M3FN.largest, kLeastGlobal);
   const double stored = amax == 0 ? 1 : rounded_to(divides_ ? 1 / whole : whole, kGlobalBits);
   scale.set(0, 0, static_cast<float>(stored));
   return divides_ ? 1 / stored : stored;
@@ -174,8 +177,8 @@ void Fp4::encode_group(const moert_tensor_t& source, const moert_tensor_t& weigh
                        const Scales& scales, double whole, int64_t row, int64_t group) const {
   const int64_t first = group * scheme_->group;
   const double least = amax_of(source, row, first, scheme_->group) / kLargest / whole;
-  const float scale = scheme_->has_global ? scale_near(least, scheme_->scale_dtype)
-                                          : scale_not_below(least, scheme_->scale_dtype);
+  const float scale = scheme_->has_global ? scale_near(least, scheme_->scale_dtype, kLargest)
+                                          : scale_not_below(least, scheme_->scale_dtype, kLargest);
   scales.set(row, group, scale);
   for (int64_t c = first; c < first + scheme_->group; ++c)
     Nibble(weight, row, c)

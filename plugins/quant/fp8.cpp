@@ -148,8 +148,8 @@ void Fp8::encode_block(const moert_tensor_t& source, const moert_tensor_t& weigh
   float amax = 0;
   for (int64_t r = first_row; r < end_row; ++r)
     amax = std::max(amax, amax_of(source, r, first_col, end_col - first_col));
-  const float scale =
-      scale_not_below(static_cast<double>(amax) / scheme_.element->largest, scheme_.scale_dtype);
+  const double largest = scheme_.element->largest;
+  const float scale = scale_not_below(amax / largest, scheme_.scale_dtype, largest);
   scales.set(down, right, scale);
   for (int64_t r = first_row; r < end_row; ++r)
     for (int64_t c = first_col; c < end_col; ++c)

@@ -230,7 +230,7 @@ void Int4::encode_group(const moert_tensor_t& source, const Opened& opened, int6
     const double value = finite_at(source, row, c);
     least = std::max(least, value > 0 ? value / 7 : value / -8);
   }
-  const float scale = scale_near(least, scheme_.scale_dtype);
+  const float scale = scale_near(least, scheme_.scale_dtype, kMiddle);
   opened.scales.set(in_first ? group : row, in_first ? row : group, scale);
   for (int64_t c = first; c < first + width; ++c) {
     const double code = std::nearbyint(finite_at(source, row, c) / double{scale}) + kMiddle;

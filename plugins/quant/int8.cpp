@@ -90,7 +90,7 @@ void Int8::encode(const moert_tensor_t& source, const moert_tensor_t& weight) co
     const int64_t first = down * height, end = first + height;
     float amax = 0;
     for (int64_t r = first; r < end; ++r) amax = std::max(amax, amax_of(source, r, 0, cols));
-    const double scale = scale_near(amax / kLargest, scheme_.scale_dtype);
+    const double scale = scale_near(amax / kLargest, scheme_.scale_dtype, kLargest);
     scales.set(down, 0, static_cast<float>(scale));
     for (int64_t r = first; r < end; ++r)
       for (int64_t c = 0; c < cols; ++c) {

@@ -47,8 +47,15 @@ double rounded_with(double (*round)(double), double value, int bits) {
   return std::ldexp(round(std::ldexp(fraction, bits)), exponent - bits);
 }
 
+double floor_of(double value) { return std::floor(value); }
 double ceiling(double value) { return std::ceil(value); }
 double nearest(double value) { return std::nearbyint(value); }
+
+// The largest scale whose product with the largest code is a finite f32.
+double most(const Kind& kind, double largest) {
+  const double finite = double{std::numeric_limits<float>::max()} / largest;
+  return std::min(kind.largest, rounded_with(&floor_of, finite, kind.bits));
+}
 
 template <class Bits>
 Bits bits_at(const unsigned char* at) {
@@ -134,21 +141,21 @@ float positive_scalar(const moert_tensor_t* scalar, const char* name) {
   return value;
 }
 
-float scale_not_below(double value, uint32_t dtype) {
+float scale_not_below(double value, uint32_t dtype, double largest) {
   if (value == 0) return 1;
   const Kind& kind = kind_of(dtype);
   const double within = std::max(value, kind.least);
   const double scale = rounded_with(&ceiling, within, within < kind.normal ? 1 : kind.bits);
-  return static_cast<float>(std::min(scale, kind.largest));
+  return static_cast<float>(std::min(scale, most(kind, largest)));
 }
 
-float scale_near(double value, uint32_t dtype) {
+float scale_near(double value, uint32_t dtype, double largest) {
   const Kind& kind = kind_of(dtype);
   // 16 bits: what was decoded may be a rounding of f32 beside the power of two that it stood for.
   if (value == 0 || kind.bits == 1 || value < kind.normal)
-    return scale_not_below(value == 0 ? 0 : rounded_to(value, 16), dtype);
+    return scale_not_below(value == 0 ? 0 : rounded_to(value, 16), dtype, largest);
   const double scale = rounded_to(std::max(value, kind.least), kind.bits);
-  return static_cast<float>(std::min(scale, kind.largest));
+  return static_cast<float>(std::min(scale, most(kind, largest)));
 }
 
 double rounded_to(double value, int bits) { return rounded_with(&nearest, value, bits); }

@@ -58,11 +58,13 @@ float positive_scalar(const moert_tensor_t* scalar, const char* name);
 // are used, so that a weight that was decoded is encoded again to the same numbers. 1 for 0; else at least
 // 2^-100 or the dtype's least, at most its largest.
 //
+// `largest` is the largest code: its product with a scale is finite.
+//
 // The least one that is not below `value` >= 0: for codes that are floats, whose largest is then not passed.
-float scale_not_below(double value, uint32_t dtype);
+float scale_not_below(double value, uint32_t dtype, double largest);
 // The nearest one, or if only powers of two are used the least that is not below: for codes that stop at a number
 // that is next to no other.
-float scale_near(double value, uint32_t dtype);
+float scale_near(double value, uint32_t dtype, double largest);
 // The nearest number of so many significant bits.
 double rounded_to(double value, int bits);
 

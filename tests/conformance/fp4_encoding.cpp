@@ -132,6 +132,13 @@ void encoding_zeros(const ScaledFormat& method) {
     EXPECT_EQ(x, 0.0f);
 }
 
+void largest_numbers(const ScaledFormat& method) {
+  Fp4Weight weight(method.scheme, 2, 2);
+  expect_finite(method, weight.view, 2, weight.cols);
+  if (!is_mx(method.scheme))
+    expect_finite(Optioned(method, {{"global", "divide"}}).format(), weight.view, 2, weight.cols);
+}
+
 // What has nowhere to go is refused.
 void encoding_refuses(const ScaledFormat& method) {
   if (method.table.encode == nullptr) throw Skip{"cannot be written"};
@@ -156,6 +163,7 @@ void encoding_refuses(const ScaledFormat& method) {
 
 const FormatTests& fp4_encoding() {
   static const FormatTests tests = {{"EncodingGroups", encoding},
+                                    {"LargestNumbers", largest_numbers},
                                     {"EncodingZeros", encoding_zeros},
                                     {"EncodingRefuses", encoding_refuses}};
   return tests;

@@ -105,10 +105,17 @@ void small_numbers(const ScaledFormat& method) {
                  rows, cols);
 }
 
+void largest_numbers(const ScaledFormat& method) {
+  Fp8Weight weight(format_of(method.scheme), method.scheme, 3, 5);
+  expect_finite(method, weight.tensor().get(), 3, 5);
+}
+
 }  // namespace
 
 const FormatTests& fp8_encoding() {
-  static const FormatTests tests = {{"EncodingBlocks", encoding}, {"SmallNumbers", small_numbers}};
+  static const FormatTests tests = {{"EncodingBlocks", encoding},
+                                    {"SmallNumbers", small_numbers},
+                                    {"LargestNumbers", largest_numbers}};
   return tests;
 }
 

@@ -175,11 +175,19 @@ void encoding(const ScaledFormat& method) {
   }
 }
 
+void largest_numbers(const ScaledFormat& method) {
+  const Int4Form form = int4_form(method.scheme);
+  Int4Weight weight(method.scheme, form.default_zeros(), 8, form.group == 0 ? 8 : 8 * form.group);
+  expect_finite(method, weight.weight->get(), 8, weight.in);
+}
+
 }  // namespace
 
 const FormatTests& int4_rules() {
-  static const FormatTests tests = {
-      {"RefusesScales", refuses}, {"RefusesZeros", refuses_zeros}, {"EncodingGroups", encoding}};
+  static const FormatTests tests = {{"RefusesScales", refuses},
+                                    {"RefusesZeros", refuses_zeros},
+                                    {"EncodingGroups", encoding},
+                                    {"LargestNumbers", largest_numbers}};
   return tests;
 }
 

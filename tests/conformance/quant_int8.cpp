@@ -216,17 +216,20 @@ void encoding(const ScaledFormat& method) {
   }
 }
 
+void largest_numbers(const ScaledFormat& method) {
+  Weight weight(method.scheme, 3, 5);
+  expect_finite(method, weight.codes.get(), 3, 5);
+}
+
 }  // namespace
 
 bool is_int8(const std::string& scheme) { return form_of(scheme).scale_dtype != 0; }
 
 const FormatTests& int8_tests() {
   static const FormatTests tests = [] {
-    FormatTests all = {{"ScaleParameters", parameters},
-                       {"EveryCode", every_code},
-                       {"RefusesScales", refuses},
-                       {"StaticInput", static_input},
-                       {"EncodingRows", encoding}};
+    FormatTests all = {{"ScaleParameters", parameters}, {"EveryCode", every_code},
+                       {"RefusesScales", refuses},      {"StaticInput", static_input},
+                       {"EncodingRows", encoding},      {"LargestNumbers", largest_numbers}};
     all.insert(all.end(), int8_activations().begin(), int8_activations().end());
     return all;
   }();

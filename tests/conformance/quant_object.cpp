@@ -76,6 +76,26 @@ void must_refuse(const ScaledFormat& method, const char* what, const moert_tenso
   });
 }
 
+void expect_finite(const ScaledFormat& method, const moert_tensor_t* weight, int64_t rows,
+                   int64_t cols) {
+  if (method.table.encode == nullptr) throw Skip{"cannot be written"};
+  constexpr float kMax = std::numeric_limits<float>::max();
+  std::vector<float> source(static_cast<size_t>(rows * cols));
+  for (size_t i = 0; i < source.size(); ++i) source[i] = i % 3 == 0 ? -kMax : kMax;
+  const TensorView from(static_cast<const void*>(source.data()), MOERT_DTYPE_F32, {rows, cols});
+  const auto encoded = [&] {
+    must("encode", [&](auto* e) { return method.table.encode(method.self, from, weight, e); });
+    return decoded_rows(method, weight, 0, rows, cols, cols);
+  };
+  const std::vector<float> once = encoded();
+  for (size_t i = 0; i < source.size(); ++i)
+    ASSERT_TRUE(std::isfinite(once[i]) && once[i] != 0 &&
+                std::signbit(once[i]) == std::signbit(source[i]))
+        << source[i] << " became " << once[i];
+  source = once;
+  EXPECT_EQ(encoded(), once) << "what was decoded is encoded otherwise";
+}
+
 void expect_input_scale(const ScaledFormat& method, const moert_tensor_t* weight,
                         moert_quant_view_t& quant, int64_t rows, int64_t cols) {
   const auto all = parameters_of(method, rows, cols);

@@ -54,6 +54,10 @@ std::vector<float> decoded_rows(const ScaledFormat& method, const moert_tensor_t
 void must_refuse(const ScaledFormat& method, const char* what, const moert_tensor_t* view,
                  int64_t cols, std::initializer_list<moert_code_t> codes = {MOERT_DATA_LOSS});
 
+// A finite number stays finite: rows of the largest of f32 are encoded into `weight`, of so many rows and columns.
+void expect_finite(const ScaledFormat& method, const moert_tensor_t* weight, int64_t rows,
+                   int64_t cols);
+
 // An object that quantises activations by an input scale names it and asks for it: `weight`, whose record is
 // `quant`, is refused without one. `rows` and `cols` are the weight's.
 void expect_input_scale(const ScaledFormat& method, const moert_tensor_t* weight,
