@@ -22,10 +22,10 @@ namespace moert::quant {
 // What is stored, for a weight of [out, in]; every matrix of i32 packs eight codes to a word along /8:
 //              weight         scale           zero point         group index
 //   packed     [out, in/8]    [out, groups]   [out/8, groups]    [in], if rows were reordered
-//   gptq       [in/8, out]    [groups, out]   [groups, out/8]    [in], if rows were reordered
+//   gptq       [in/8, out]    [groups, out]   [groups, out/8]    [in], may be absent
 //   awq        [in, out/8]    [groups, out]   [groups, out/8]    none
-// The group index says in which group a column is; without it groups follow each other. Words of AWQ have an order
-// of their own (packed_words.hpp). `in` is whole groups and whole words: round_sizes gives what to pad to.
+// The group index says in which group a column is (act-order); without it groups follow each other. Words of AWQ
+// have an order of their own (packed_words.hpp). `in` is whole groups and whole words: round_sizes gives what to pad to.
 class Int4 final : public QuantMethod {
  public:
   // How one of the three stores matrices; `out` and `in` are a weight's rows and columns.
