@@ -206,7 +206,7 @@ void nvfp4_by(const ScaledFormat& method, const char* global, const float* given
                     given});
 }
 void nvfp4(const ScaledFormat& method) {
-  static const float scale = static_cast<float>(4.0 / (6 * 448)), reciprocal = 448 * 6 / 4;
+  static const float scale = static_cast<float>(4.0 / (6 * 448)), reciprocal = 448.0f * 6 / 4;
   nvfp4_by(method, "multiply", &scale, scale);
   nvfp4_by(method, "divide", &reciprocal, 1 / reciprocal);
 }

@@ -168,7 +168,7 @@ void expect_nearest(const Weight& weight, const std::vector<float>& source) {
     double amax = 0;
     for (int64_t i = first * weight.cols; i < (first + rows) * weight.cols; ++i) {
       const double want = double{source[static_cast<size_t>(i)]} / scale;
-      const int code = codes[static_cast<size_t>(i)];
+      const double code = codes[static_cast<size_t>(i)];
       amax = std::max(amax, std::fabs(want));
       ASSERT_EQ(code, std::clamp(std::nearbyint(want), -127.0, 127.0)) << want;
     }
