@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <moert/sdk/small_floats.hpp>
 
+#include "activations.hpp"
 #include "view.hpp"
+#include "words.hpp"
 
 namespace moert::quant {
 namespace {
@@ -15,7 +18,10 @@ constexpr Fp4::Scheme kSchemes[] = {
     {"mxfp4.g32.e8m0", 32, MOERT_DTYPE_F8_E8M0, false},
     {"nvfp4.g16.e4m3fn", 16, MOERT_DTYPE_F8_E4M3FN, true},
 };
-constexpr float kLargest = 6;
+constexpr double kLargest = 6;
+// Of a global scale that is written: with so few bits code x scale x global is exact in f32.
+constexpr int kGlobalBits = 16;
+constexpr double kLeastGlobal = 0x1p-100;
 
 const Fp4::Scheme* scheme_named(std::string_view name) {
   for (const Fp4::Scheme& scheme : kSchemes)
@@ -59,13 +65,15 @@ Support Fp4::supports(const Host& /*host*/, std::string_view scheme) {
 Fp4::Fp4(const Host& host, std::string_view scheme, const Options& options)
     : scheme_(scheme_named(scheme)) {
   if (scheme_ == nullptr) throw PluginError(MOERT_UNIMPLEMENTED, supports(host, scheme).reason);
-  options.allow(scheme_->has_global ? std::initializer_list<std::string_view>{"global"}
-                                    : std::initializer_list<std::string_view>{});
-  const std::string_view word = options.get("global", "multiply");
-  if (word != "multiply" && word != "divide")
-    throw PluginError(MOERT_INVALID_ARGUMENT,
-                      "global '" + std::string(word) + "', expected multiply or divide");
-  divides_ = word == "divide";
+  if (scheme_->has_global) {
+    options.allow({"activations", "global"});
+    divides_ = choice(options, "global", {"multiply", "divide"}) == 1;
+    if (choice(options, "activations", {"none", "nvfp4"}) == 1) activations_ = Way::nvfp4;
+  } else {
+    options.allow({"activations"});
+    constexpr Way kWays[] = {Way::none, Way::mxfp8, Way::fp8};
+    activations_ = kWays[choice(options, "activations", {"none", "mxfp8", "fp8"})];
+  }
 }
 
 std::vector<moert_quant_param_t> Fp4::parameters(int64_t rows, int64_t cols) const {
@@ -78,6 +86,8 @@ std::vector<moert_quant_param_t> Fp4::parameters(int64_t rows, int64_t cols) con
       {MOERT_PARAM_WEIGHT, 1, MOERT_DTYPE_F4_E2M1, 2, {rows, cols, 0, 0}},
       {MOERT_PARAM_SCALE, 1, scheme_->scale_dtype, 2, {rows, cols / scheme_->group, 0, 0}}};
   if (scheme_->has_global) all.push_back({MOERT_PARAM_SCALE2, 1, MOERT_DTYPE_F32, 0, {0, 0, 0, 0}});
+  if (activations_ == Way::nvfp4)
+    all.push_back({MOERT_PARAM_INPUT_SCALE, 1, MOERT_DTYPE_F32, 0, {0, 0, 0, 0}});
   return all;
 }
 
@@ -93,7 +103,8 @@ void Fp4::expect_codes(const moert_tensor_t& weight) const {
                                            ", expected rows of whole groups of " +
                                            std::to_string(scheme_->group));
   if (weight.quant != nullptr)
-    expect_scheme(*weight.quant, scheme_->name, kScale | (scheme_->has_global ? kScale2 : 0));
+    expect_scheme(*weight.quant, scheme_->name,
+                  kScale | (scheme_->has_global ? kScale2 | kInputScale : 0));
 }
 
 Scales Fp4::scales(const moert_tensor_t& weight) const {
@@ -104,17 +115,22 @@ Scales Fp4::scales(const moert_tensor_t& weight) const {
 
 float Fp4::global(const moert_tensor_t& weight) const {
   if (!scheme_->has_global) return 1;
-  const moert_tensor_t* scale = weight.quant != nullptr ? weight.quant->scale2 : nullptr;
-  const float value = Scales(scale, {}, MOERT_DTYPE_F32, 1, 1).of_block(0, 0);
-  if (!(value > 0))
-    throw PluginError(MOERT_DATA_LOSS, "the second scale is " + std::to_string(value) +
-                                           ", expected a number above 0");
-  return value;
+  return positive_scalar(weight.quant != nullptr ? weight.quant->scale2 : nullptr, "second scale");
+}
+
+float Fp4::input_scale(const moert_tensor_t* given) const {
+  const float scale = positive_scalar(given, "input scale");
+  const float used = divides_ ? 1 / scale : scale;
+  if (std::isfinite(used)) return used;
+  throw PluginError(MOERT_DATA_LOSS, "the input scale is the reciprocal of " +
+                                         std::to_string(scale) + ", which is no number");
 }
 
 void Fp4::check(const moert_tensor_t& weight) const {
   scales(weight);
   global(weight);
+  if (activations_ == Way::nvfp4)
+    input_scale(weight.quant != nullptr ? weight.quant->input_scale : nullptr);
 }
 
 void Fp4::decode(const moert_tensor_t& weight, int64_t row, int64_t rows, float* out,
@@ -132,31 +148,53 @@ void Fp4::decode(const moert_tensor_t& weight, int64_t row, int64_t rows, float*
 }
 
 void Fp4::encode(const moert_tensor_t& source, const moert_tensor_t& weight) const {
-  if (scheme_->has_global)
-    throw PluginError(MOERT_UNIMPLEMENTED, std::string(scheme_->name) + " cannot be written");
   expect_codes(weight);
-  expect_matrix(source, "the source", MOERT_DTYPE_F32);
-  if (source.shape[0] != weight.shape[0] || source.shape[1] != weight.shape[1])
-    throw PluginError(MOERT_INVALID_ARGUMENT, "the source is " + tensor_text(source) +
-                                                  ", the weight " + tensor_text(weight));
-  const moert_tensor_t* scale = weight.quant != nullptr ? weight.quant->scale : nullptr;
-  const Scales scales(scale, {1, scheme_->group}, scheme_->scale_dtype, weight.shape[0],
+  expect_source(source, {weight.shape[0], weight.shape[1]});
+  const moert_quant_view_t none{};
+  const moert_quant_view_t& quant = weight.quant != nullptr ? *weight.quant : none;
+  const Scales scales(quant.scale, {1, scheme_->group}, scheme_->scale_dtype, weight.shape[0],
                       weight.shape[1], Scales::to_be_written);
+  const double whole = scheme_->has_global ? encode_global(source, quant.scale2) : 1;
   for (int64_t row = 0; row < weight.shape[0]; ++row)
     for (int64_t group = 0; group < weight.shape[1] / scheme_->group; ++group)
-      encode_group(source, weight, scales, row, group);
+      encode_group(source, weight, scales, whole, row, group);
+}
+
+double Fp4::encode_global(const moert_tensor_t& source, const moert_tensor_t* scale2) const {
+  const Scales scale(scale2, {}, MOERT_DTYPE_F32, 1, 1, Scales::to_be_written, "second scale");
+  double amax = 0;
+  for (int64_t row = 0; row < source.shape[0]; ++row)
+    amax = std::max(amax, double{amax_of(source, row, 0, source.shape[1])});
+  const double most =
+      double{std::numeric_limits<float>::max()} * (1 - 0x1p-15);  // rounding stays below
+  const double whole = std::max(std::min(amax, most) / kLargest / kE4M3FN.largest, kLeastGlobal);
+  const double stored = amax == 0 ? 1 : rounded_to(divides_ ? 1 / whole : whole, kGlobalBits);
+  scale.set(0, 0, static_cast<float>(stored));
+  return divides_ ? 1 / stored : stored;
 }
 
 void Fp4::encode_group(const moert_tensor_t& source, const moert_tensor_t& weight,
-                       const Scales& scales, int64_t row, int64_t group) const {
+                       const Scales& scales, double whole, int64_t row, int64_t group) const {
   const int64_t first = group * scheme_->group;
-  float amax = 0;
-  for (int64_t c = first; c < first + scheme_->group; ++c)
-    amax = std::max(amax, std::fabs(finite_at(source, row, c)));
-  const float scale = scale_not_below(static_cast<double>(amax) / kLargest, scheme_->scale_dtype);
+  const double least = amax_of(source, row, first, scheme_->group) / kLargest / whole;
+  const float scale = scheme_->has_global ? scale_near(least, scheme_->scale_dtype, kLargest)
+                                          : scale_not_below(least, scheme_->scale_dtype, kLargest);
   scales.set(row, group, scale);
   for (int64_t c = first; c < first + scheme_->group; ++c)
-    Nibble(weight, row, c).set(f32_to_e2m1(finite_at(source, row, c) / scale));
+    Nibble(weight, row, c)
+        .set(f32_to_e2m1(static_cast<float>(finite_at(source, row, c) / (scale * whole))));
+}
+
+void Fp4::quantize_activations(float* rows, int64_t tokens, int64_t cols,
+                               const moert_tensor_t* given) const {
+  if (activations_ == Way::none) return;
+  const Activations of(rows, tokens, cols);
+  switch (activations_) {
+    case Way::none: return;
+    case Way::mxfp8: return mxfp8(of);
+    case Way::fp8: return fp8_by_token(of, kE4M3FN);
+    case Way::nvfp4: return nvfp4(of, input_scale(given));
+  }
 }
 
 }  // namespace moert::quant

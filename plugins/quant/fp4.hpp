@@ -14,6 +14,10 @@ namespace moert::quant {
 // `global: multiply` (the default; ModelOpt) a number is code x scale x global, with `global: divide`
 // (compressed-tensors) code x scale / global.
 //
+// Activations are left alone, or with the option `activations` quantised (activations.hpp). Of MXFP4: `mxfp8`, or
+// `fp8`, each row to e4m3fn by its own scale. Of NVFP4: `nvfp4`, by the layer's input scale, which the weight then
+// has as a companion; with `global: divide` that is stored as its reciprocal, too.
+//
 // The first of two codes is in the low nibble, or with MOERT_TENSOR_HIGH_NIBBLE_FIRST in the high one.
 // Rows are whole groups: round_sizes gives what a size must be padded to.
 class Fp4 final : public QuantMethod {
@@ -32,22 +36,31 @@ class Fp4 final : public QuantMethod {
   void check(const moert_tensor_t& weight) const override;
   void decode(const moert_tensor_t& weight, int64_t row, int64_t rows, float* out,
               int64_t out_stride) const override;
-  // Only where there is no global scale. Throws MOERT_DATA_LOSS for a number that is not finite.
+  // Throws MOERT_DATA_LOSS for a number that is not finite. The global scale of NVFP4 becomes
+  // amax / (6 x 448) of the whole source, to 16 bits.
   void encode(const moert_tensor_t& source, const moert_tensor_t& weight) const override;
+  void quantize_activations(float* rows, int64_t tokens, int64_t cols,
+                            const moert_tensor_t* given) const override;
 
   static constexpr moert_kv_t kCaps[] = {{"schemes", "mxfp4.g32.e8m0, nvfp4.g16.e4m3fn"}};
   static constexpr FeatureInfo kFeature = {"quant.fp4", MOERT_RANK_GOOD, 0, kCaps, 1};
 
  private:
+  enum class Way { none, mxfp8, fp8, nvfp4 };
   void expect_codes(const moert_tensor_t& weight) const;
   Scales scales(const moert_tensor_t& weight) const;
   // What code x scale is multiplied, or with `global: divide` divided, by.
   float global(const moert_tensor_t& weight) const;
+  // What x is divided by, from what is stored.
+  float input_scale(const moert_tensor_t* given) const;
+  // Writes the global scale; returns what code x scale is multiplied by.
+  double encode_global(const moert_tensor_t& source, const moert_tensor_t* scale2) const;
   void encode_group(const moert_tensor_t& source, const moert_tensor_t& weight,
-                    const Scales& scales, int64_t row, int64_t group) const;
+                    const Scales& scales, double whole, int64_t row, int64_t group) const;
 
   const Scheme* scheme_ = nullptr;
   bool divides_ = false;
+  Way activations_ = Way::none;
 };
 
 }  // namespace moert::quant

@@ -6,21 +6,16 @@
 #include <optional>
 #include <string>
 
+#include "activations.hpp"
 #include "scales.hpp"
 
 namespace moert::quant {
 
 // What `fp8_<element>.<blocks>.<scale>` stands for: element e4m3fn, e4m3fnuz or e5m2; blocks `tensor`,
-// `channel` (one scale for each row) or `block<rows>x<cols>`; scale f32, bf16 or e8m0.
+// `channel` (one scale for each row) or `block<rows>x<cols>`; scale f32, bf16, f16 or e8m0. MXFP8 is
+// `fp8_e4m3fn.block1x32.e8m0`.
 struct Fp8Scheme {
-  struct Element {
-    std::string_view name;
-    uint32_t dtype;
-    float largest;
-    float (*widen)(uint8_t);
-    uint8_t (*narrow)(float);
-  };
-  const Element* element = nullptr;
+  const Fp8Element* element = nullptr;
   Blocks blocks;
   uint32_t scale_dtype = 0;
 
@@ -28,11 +23,14 @@ struct Fp8Scheme {
   static std::optional<Fp8Scheme> parse(std::string_view name, std::string* reason);
 };
 
-// A weight is code x scale. Activations are left alone, or with the option `activations`:
-//   static   by the layer's input scale,
-//   token    each row by its own scale, amax / largest, at least 1 / (512 largest) (as vLLM),
-//   group128 each 128 columns of a row by theirs, amax / largest with amax at least 1e-4 (as DeepSeek).
-// Numbers that are not finite stay what they are, and have no say in a scale.
+// A weight is code x scale; with the option `global: multiply` that times a second scale, one f32 for the whole
+// weight, with `global: divide` divided by it. Activations are left alone, or with the option `activations`
+// quantised (activations.hpp):
+//   static         by the layer's input scale, which the weight then has as a companion,
+//   token          each row by its own scale,
+//   group128       each 128 columns of a row by theirs,
+//   group128_ue8m0 the same, scales rounded up to powers of two,
+//   mxfp8          each 32 columns of a row by a power of two, to e4m3fn whatever the weight's element is.
 class Fp8 final : public QuantMethod {
  public:
   static Support supports(const Host& host, std::string_view scheme);
@@ -42,7 +40,8 @@ class Fp8 final : public QuantMethod {
   void check(const moert_tensor_t& weight) const override;
   void decode(const moert_tensor_t& weight, int64_t row, int64_t rows, float* out,
               int64_t out_stride) const override;
-  // Throws MOERT_DATA_LOSS for a number that is not finite: no scale would hold it.
+  // Only where there is no global scale. Throws MOERT_DATA_LOSS for a number that is not finite: no scale would
+  // hold it.
   void encode(const moert_tensor_t& source, const moert_tensor_t& weight) const override;
   void quantize_activations(float* rows, int64_t tokens, int64_t cols,
                             const moert_tensor_t* input_scale) const override;
@@ -51,20 +50,22 @@ class Fp8 final : public QuantMethod {
       {"schemes",
        "fp8_e4m3fn.tensor.f32, fp8_e4m3fn.channel.f32, fp8_e4m3fn.channel.bf16, "
        "fp8_e4m3fn.block128x128.f32, fp8_e4m3fn.block128x128.bf16, fp8_e4m3fn.block128x128.e8m0, "
-       "fp8_e4m3fn.block1x32.e8m0, fp8_e4m3fnuz.block128x128.f32, fp8_e5m2.tensor.f32"}};
+       "fp8_e4m3fn.block1x32.e8m0, fp8_e4m3fn.channel.f16, fp8_e4m3fnuz.block128x128.f32, "
+       "fp8_e5m2.tensor.f32, fp8_e5m2.block128x128.f16"}};
   static constexpr FeatureInfo kFeature = {"quant.fp8", MOERT_RANK_GOOD, 0, kCaps, 1};
 
  private:
-  enum class Activations { none, fixed, token, group128 };
+  enum class Way { none, fixed, token, group128, group128_ue8m0, mxfp8 };
+  enum class Global { none, multiply, divide };
   Scales scales(const moert_tensor_t& weight) const;
+  float global(const moert_tensor_t& weight) const;
   void encode_block(const moert_tensor_t& source, const moert_tensor_t& weight,
                     const Scales& scales, int64_t down, int64_t right) const;
-  void quantize(float* values, int64_t count, float scale) const;
-  float scale_of(const float* values, int64_t count) const;
 
   std::string name_;
   Fp8Scheme scheme_;
-  Activations activations_ = Activations::none;
+  Way activations_ = Way::none;
+  Global global_ = Global::none;
 };
 
 }  // namespace moert::quant

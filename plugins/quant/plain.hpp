@@ -56,10 +56,7 @@ class Plain : public QuantMethod {
 
   void encode(const moert_tensor_t& source, const moert_tensor_t& weight) const override {
     check(weight);
-    expect_matrix(source, "the source", MOERT_DTYPE_F32);
-    if (source.shape[0] != weight.shape[0] || source.shape[1] != weight.shape[1])
-      throw PluginError(MOERT_INVALID_ARGUMENT, "the source is " + tensor_text(source) +
-                                                    ", the weight " + tensor_text(weight));
+    expect_source(source, {weight.shape[0], weight.shape[1]});
     for (int64_t r = 0; r < source.shape[0]; ++r) {
       for (int64_t c = 0; c < source.shape[1]; ++c) {
         float value = 0;

@@ -7,6 +7,9 @@
 #include "f32.hpp"
 #include "fp4.hpp"
 #include "fp8.hpp"
+#include "int4.hpp"
+#include "int8.hpp"
 
 MOERT_PLUGIN("org.moert.quant", "quant", "MoERT", "0.1.0", moert::quant::F32, moert::quant::BF16,
-             moert::quant::F16, moert::quant::Fp8, moert::quant::Fp4)
+             moert::quant::F16, moert::quant::Fp8, moert::quant::Fp4, moert::quant::Int8,
+             moert::quant::Int4)

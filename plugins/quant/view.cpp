@@ -86,8 +86,8 @@ void expect_scheme(const moert_quant_view_t& quant, std::string_view scheme, uns
             "' has only 'canonical'");
   if ((companions & kScale) == 0) expect_companion(quant.scale, "scale", mine);
   if ((companions & kScale2) == 0) expect_companion(quant.scale2, "second scale", mine);
-  expect_companion(quant.zero_point, "zero point", mine);
-  expect_companion(quant.group_index, "group index", mine);
+  if ((companions & kZeroPoint) == 0) expect_companion(quant.zero_point, "zero point", mine);
+  if ((companions & kGroupIndex) == 0) expect_companion(quant.group_index, "group index", mine);
   if ((companions & kInputScale) == 0) expect_companion(quant.input_scale, "input scale", mine);
 }
 
@@ -104,17 +104,32 @@ float finite_at(const moert_tensor_t& source, int64_t row, int64_t col) {
   return value;
 }
 
-void expect_rows(const moert_tensor_t& t, int64_t row, int64_t rows, const float* out,
+float amax_of(const moert_tensor_t& source, int64_t row, int64_t first_col, int64_t cols) {
+  float amax = 0;
+  for (int64_t c = first_col; c < first_col + cols; ++c)
+    amax = std::max(amax, std::fabs(finite_at(source, row, c)));
+  return amax;
+}
+
+void expect_rows(const Size& weight, int64_t row, int64_t rows, const float* out,
                  int64_t out_stride) {
-  if (row < 0 || rows < 0 || row > t.shape[0] || rows > t.shape[0] - row)
-    throw PluginError(MOERT_INVALID_ARGUMENT, "rows " + std::to_string(row) + " and the " +
-                                                  std::to_string(rows) +
-                                                  " from there do not lie in " + tensor_text(t));
-  if (rows == 0 || t.shape[1] == 0) return;
-  if (out == nullptr || (rows > 1 && out_stride < t.shape[1]))
+  if (row < 0 || rows < 0 || row > weight.rows || rows > weight.rows - row)
+    throw PluginError(MOERT_INVALID_ARGUMENT,
+                      "rows " + std::to_string(row) + " and the " + std::to_string(rows) +
+                          " from there do not lie in the weight's " + std::to_string(weight.rows));
+  if (rows == 0 || weight.cols == 0) return;
+  if (out == nullptr || (rows > 1 && out_stride < weight.cols))
     throw PluginError(MOERT_INVALID_ARGUMENT,
                       "the destination's rows are " + std::to_string(out_stride) +
-                          " elements apart, expected at least " + std::to_string(t.shape[1]));
+                          " elements apart, expected at least " + std::to_string(weight.cols));
+}
+
+void expect_source(const moert_tensor_t& source, const Size& weight) {
+  expect_matrix(source, "the source", MOERT_DTYPE_F32);
+  if (source.shape[0] == weight.rows && source.shape[1] == weight.cols) return;
+  const int64_t shape[] = {weight.rows, weight.cols};
+  throw PluginError(MOERT_INVALID_ARGUMENT, "the source is " + tensor_text(source) +
+                                                ", the weight " + shape_text(shape, 2));
 }
 
 }  // namespace moert::quant

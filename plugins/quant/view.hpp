@@ -15,7 +15,8 @@ void expect_array(const moert_tensor_t& tensor, const char* name, uint32_t dtype
 void expect_matrix(const moert_tensor_t& tensor, const char* name, uint32_t dtype);
 
 // Companions that a scheme may have.
-inline constexpr unsigned kScale = 1, kInputScale = 2, kScale2 = 4;
+inline constexpr unsigned kScale = 1, kInputScale = 2, kScale2 = 4, kZeroPoint = 8,
+                          kGroupIndex = 16;
 
 // Throws MOERT_DATA_LOSS if the record names another scheme, a private layout, or a companion that is
 // not among `companions`: one that is there was meant to be used.
@@ -25,14 +26,28 @@ void expect_scheme(const moert_quant_view_t& quant, std::string_view scheme, uns
 // companion: a format of plain numbers has none, and one that is there was meant to be used.
 void expect_plain(const moert_tensor_t& tensor, std::string_view scheme);
 
-// Throws MOERT_INVALID_ARGUMENT unless rows [row, row + rows) lie in the matrix and a row of the
+// A weight of so many elements, however it is stored.
+struct Size {
+  int64_t rows, cols;
+};
+
+// Throws MOERT_INVALID_ARGUMENT unless rows [row, row + rows) lie in the weight and a row of the
 // destination holds a row of it.
-void expect_rows(const moert_tensor_t& tensor, int64_t row, int64_t rows, const float* out,
+void expect_rows(const Size& weight, int64_t row, int64_t rows, const float* out,
                  int64_t out_stride);
+inline void expect_rows(const moert_tensor_t& matrix, int64_t row, int64_t rows, const float* out,
+                        int64_t out_stride) {
+  expect_rows(Size{matrix.shape[0], matrix.shape[1]}, row, rows, out, out_stride);
+}
+
+// Throws MOERT_INVALID_ARGUMENT unless what is to be encoded is an f32 matrix of the weight's size.
+void expect_source(const moert_tensor_t& source, const Size& weight);
 
 // An element of an f32 matrix that is to be encoded. Throws MOERT_DATA_LOSS for one that is not finite:
 // no code holds it beside a scale.
 float finite_at(const moert_tensor_t& source, int64_t row, int64_t col);
+// The largest magnitude among `cols` such elements of a row.
+float amax_of(const moert_tensor_t& source, int64_t row, int64_t first_col, int64_t cols);
 
 // Address of an element. Checkpoints are mapped files, so it need not be aligned: read and write it
 // with memcpy.

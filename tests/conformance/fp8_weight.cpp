@@ -34,7 +34,8 @@ Fp8Format format_of(const std::string& scheme) {
   const std::string scale = scheme.substr(second + 1);
   for (const Fp8Element& each : kFp8Elements)
     if (element == each.name) static_cast<Fp8Element&>(f) = each;
-  for (const uint32_t dtype : {MOERT_DTYPE_F32, MOERT_DTYPE_BF16, MOERT_DTYPE_F8_E8M0})
+  for (const uint32_t dtype :
+       {MOERT_DTYPE_F32, MOERT_DTYPE_BF16, MOERT_DTYPE_F16, MOERT_DTYPE_F8_E8M0})
     if (scale == dtype_name(dtype) || "f8_" + scale == dtype_name(dtype)) f.scale_dtype = dtype;
   long long down = 0, right = 0;
   if (blocks == "channel") {

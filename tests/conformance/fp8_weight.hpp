@@ -38,6 +38,11 @@ struct Fp8Format : Fp8Element {
   }
 };
 
+// Rows enough for two blocks and a part of one, if blocks are small; else a part of one block.
+inline int64_t odd_size(int64_t block) {
+  return block == 0 ? 21 : block <= 64 ? 2 * block + 3 : block + 5;
+}
+
 // Of "fp8_<element>.<blocks>.<scale>"; dtype or scale_dtype is 0 for a name that is none.
 Fp8Format format_of(const std::string& scheme);
 

@@ -8,6 +8,8 @@
 #include "host.hpp"
 #include "kinds.hpp"
 #include "numbers.hpp"
+#include "quant_int4.hpp"
+#include "quant_int8.hpp"
 #include "quant_packed.hpp"
 #include "quant_scaled.hpp"
 
@@ -86,20 +88,10 @@ void scheme_names(Rig& rig) {
   });
 }
 
-std::vector<moert_quant_param_t> parameters(Rig& rig, int64_t rows, int64_t cols) {
-  moert_quant_param_t all[8];
-  uint32_t count = 0;
-  must("parameters",
-       [&](auto* e) { return rig.table.parameters(rig.self, rows, cols, all, 8, &count, e); });
-  if (count > 8) stop("a weight of more than eight tensors");
-  return {all, all + count};
-}
-
 void parameters_test(Rig& rig) {
-  int64_t width = 34, ignored = 1;
-  must("round_sizes",
-       [&](auto* e) { return rig.table.round_sizes(rig.self, &width, &ignored, e); });
-  const std::vector<moert_quant_param_t> all = parameters(rig, 12, width);
+  int64_t width = 34, height = 12;
+  must("round_sizes", [&](auto* e) { return rig.table.round_sizes(rig.self, &width, &height, e); });
+  const auto all = parameters_of({rig.table, rig.self, rig.scheme}, height, width);
   if (all.empty()) stop("a weight of no tensors");
   EXPECT_EQ(all[0].param, uint32_t{MOERT_PARAM_WEIGHT});
   EXPECT_EQ(all[0].required, 1u);
@@ -115,7 +107,7 @@ void parameters_test(Rig& rig) {
   std::memset(&none, 0x5a, sizeof none);
   uint32_t count = 0;
   must("parameters without room",
-       [&](auto* e) { return rig.table.parameters(rig.self, 12, width, &none, 0, &count, e); });
+       [&](auto* e) { return rig.table.parameters(rig.self, height, width, &none, 0, &count, e); });
   EXPECT_EQ(count, all.size());
   EXPECT_EQ(none.param, 0x5a5a5a5au) << "more records were written than there was room for";
   must_fail("a negative size", {MOERT_INVALID_ARGUMENT}, [&](auto* e) {
@@ -354,8 +346,13 @@ void add_quant_tests(const Feature& feature) {
       });
     };
     for (const auto& [name, run] : of_all) add_test(name, run);
-    if (is_scaled(scheme) || is_packed(scheme)) {
-      for (const auto& [name, run] : is_packed(scheme) ? packed_tests() : scaled_tests())
+    const FormatTests* of_format = is_scaled(scheme)   ? &scaled_tests()
+                                   : is_packed(scheme) ? &packed_tests(scheme)
+                                   : is_int8(scheme)   ? &int8_tests()
+                                   : is_int4(scheme)   ? &int4_tests()
+                                                       : nullptr;
+    if (of_format != nullptr) {
+      for (const auto& [name, run] : *of_format)
         add_test(name, [test = run](Rig& rig) { test({rig.table, rig.self, rig.scheme}); });
     } else {
       for (const auto& [name, run] : of_plain) add_test(name, run);

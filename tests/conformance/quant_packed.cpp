@@ -3,88 +3,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "quant_packed.hpp"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "host.hpp"
+#include "fp4_weight.hpp"
 #include "numbers.hpp"
+#include "quant_activations.hpp"
 #include "suite.hpp"
 
 namespace moert::conformance {
 namespace {
 
-constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-
-double code_value(uint32_t code) { return code >= 8 ? -kMagnitudes[code - 8] : kMagnitudes[code]; }
-
-bool is_mx(const std::string& scheme) { return scheme == "mxfp4.g32.e8m0"; }
-
-// A weight of whole groups. All codes lie densely, row by row, the first in the low nibble.
-struct Packed {
-  Packed(std::string name, int64_t row_count, int64_t groups)
-      : scheme(std::move(name)),
-        group(is_mx(scheme) ? 32 : 16),
-        rows(row_count),
-        cols(groups * group),
-        codes(static_cast<size_t>(rows * cols / 2)),
-        scales(static_cast<size_t>(rows * groups), is_mx(scheme) ? 127 : 0x38),
-        view(codes.data(), MOERT_DTYPE_F4_E2M1, {rows, cols}),
-        scale(scales.data(), is_mx(scheme) ? MOERT_DTYPE_F8_E8M0 : MOERT_DTYPE_F8_E4M3FN,
-              {rows, groups}),
-        second(static_cast<const void*>(&global), MOERT_DTYPE_F32, {}) {
-    quant.struct_size = sizeof quant;
-    quant.scheme = scheme.c_str();
-    quant.layout = "canonical";
-    quant.scale = scale;
-    if (!is_mx(scheme)) quant.scale2 = second;
-    view.set_quant(&quant);
-  }
-  Packed(const Packed&) = delete;
-  Packed& operator=(const Packed&) = delete;
-
-  uint32_t code(int64_t index) const {
-    const uint32_t byte = codes[static_cast<size_t>(index / 2)];
-    return index % 2 == 0 ? byte & 15u : byte >> 4;
-  }
-  double scale_of(int64_t row, int64_t col) const {
-    const int byte = scales[static_cast<size_t>(row * (cols / group) + col / group)];
-    if (is_mx(scheme)) return std::ldexp(1.0, byte - 127);
-    const int exponent = byte >> 3, fraction = byte & 7;
-    return exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
-  }
-  // The number of [row, col], whose code is `code`.
-  float number(uint32_t code, int64_t row, int64_t col) const {
-    const auto value = static_cast<float>(code_value(code) * scale_of(row, col));
-    return is_mx(scheme) ? value : value * global;
-  }
-  void draw(Random& random) {
-    for (auto& byte : codes) byte = static_cast<unsigned char>(random.below(256));
-    for (auto& byte : scales)
-      byte =
-          static_cast<unsigned char>(is_mx(scheme) ? 100 + random.below(50) : random.below(0x7f));
-  }
-
-  const std::string scheme;
-  const int64_t group, rows, cols;
-  Bytes codes, scales;
-  float global = 0.37f;
-  TensorView view, scale, second;
-  moert_quant_view_t quant{};
-};
-
-std::vector<float> decode(const ScaledFormat& method, const Packed& weight, int64_t first,
-                          int64_t rows, int64_t stride) {
-  std::vector<float> out(static_cast<size_t>(rows * stride), 77.0f);
-  must("decode", [&](auto* e) {
-    return method.table.decode(method.self, weight.view, first, rows, out.data(), stride, e);
-  });
-  return out;
+std::vector<float> decode(const ScaledFormat& method, const Fp4Weight& weight) {
+  return decoded_rows(method, weight.view, 0, weight.rows, weight.cols, weight.cols);
 }
 
 // Each number of a decoded weight is want(row, column).
 template <class Want>
-void expect_numbers(const std::vector<float>& got, const Packed& weight, Want want) {
+void expect_numbers(const std::vector<float>& got, const Fp4Weight& weight, Want want) {
   for (int64_t r = 0; r < weight.rows; ++r)
     for (int64_t c = 0; c < weight.cols; ++c)
       EXPECT_EQ(got[static_cast<size_t>(r * weight.cols + c)], want(r, c))
@@ -93,13 +29,13 @@ void expect_numbers(const std::vector<float>& got, const Packed& weight, Want wa
 
 // Every code under every scale that is a number.
 void every_code(const ScaledFormat& method) {
-  Packed weight(method.scheme, is_mx(method.scheme) ? 255 : 127, 1);
+  Fp4Weight weight(method.scheme, is_mx(method.scheme) ? 255 : 127, 1);
   for (int64_t i = 0; i < weight.rows * weight.cols / 2; ++i)
     weight.codes[static_cast<size_t>(i)] =
         static_cast<unsigned char>((i % 16) | (15 - i % 16) << 4);
   for (int64_t r = 0; r < weight.rows; ++r)
     weight.scales[static_cast<size_t>(r)] = static_cast<unsigned char>(r);
-  const std::vector<float> got = decode(method, weight, 0, weight.rows, weight.cols);
+  const std::vector<float> got = decode(method, weight);
   expect_numbers(got, weight, [&](int64_t r, int64_t c) {
     return weight.number(weight.code(r * weight.cols + c), r, c);
   });
@@ -107,7 +43,7 @@ void every_code(const ScaledFormat& method) {
 
 // Groups along a row, rows from the middle, rows of the destination apart, both orders of nibbles.
 void groups(const ScaledFormat& method) {
-  Packed weight(method.scheme, 5, 3);
+  Fp4Weight weight(method.scheme, 5, 3);
   Random random("groups " + method.scheme);
   weight.draw(random);
   for (const bool high_first : {false, true}) {
@@ -130,27 +66,23 @@ void groups(const ScaledFormat& method) {
 
 // The codes of a view that lies across the bytes; scales belong to the view's rows and columns.
 void transposed(const ScaledFormat& method) {
-  Packed weight(method.scheme, 6, 1);
+  Fp4Weight weight(method.scheme, 6, 1);
   Random random("transposed " + method.scheme);
   weight.draw(random);
   weight.view.set_stride(0, 1, weight.codes.size());
   weight.view.set_stride(1, weight.rows, weight.codes.size());
-  const std::vector<float> got = decode(method, weight, 0, weight.rows, weight.cols);
+  const std::vector<float> got = decode(method, weight);
   expect_numbers(got, weight, [&](int64_t r, int64_t c) {
     return weight.number(weight.code(c * weight.rows + r), r, c);
   });
 }
 
 void refuses(const ScaledFormat& method) {
-  Packed weight(method.scheme, 4, 2);
+  Fp4Weight weight(method.scheme, 4, 2);
   const moert_quant_view_t good = weight.quant;
   const auto refused = [&](const char* what, const moert_tensor_t* view,
                            std::initializer_list<moert_code_t> codes = {MOERT_DATA_LOSS}) {
-    must_fail(what, codes, [&](auto* e) { return method.table.check(method.self, view, e); });
-    std::vector<float> out(static_cast<size_t>(weight.cols));
-    must_fail(what, codes, [&](auto* e) {
-      return method.table.decode(method.self, view, 0, 1, out.data(), weight.cols, e);
-    });
+    must_refuse(method, what, view, weight.cols, codes);
     weight.quant = good;
   };
   must("check", [&](auto* e) { return method.table.check(method.self, weight.view, e); });
@@ -193,85 +125,52 @@ void refuses(const ScaledFormat& method) {
 
 // compressed-tensors stores the reciprocal of what ModelOpt stores.
 void reciprocal_global(const ScaledFormat& method) {
-  if (is_mx(method.scheme)) throw Skip{"has no second scale"};
-  TestHost host(1);
-  const moert_kv_t option = {"global", "divide"};
-  void* self = nullptr;
-  must("create", [&](auto* e) {
-    return method.table.create(host.table(), method.scheme.c_str(), &option, 1, &self, e);
-  });
-  Packed weight(method.scheme, 3, 2);
+  const Optioned object(method, {{"global", "divide"}});
+  Fp4Weight weight(method.scheme, 3, 2);
   Random random("reciprocal");
   weight.draw(random);
-  const std::vector<float> got =
-      decode({method.table, self, method.scheme}, weight, 0, weight.rows, weight.cols);
-  method.table.destroy(self);
+  const std::vector<float> got = decode(object.format(), weight);
   expect_numbers(got, weight, [&](int64_t r, int64_t c) {
-    const double product = code_value(weight.code(r * weight.cols + c)) * weight.scale_of(r, c);
+    const double product = e2m1_value(weight.code(r * weight.cols + c)) * weight.scale_of(r, c);
     return static_cast<float>(product) / weight.global;
   });
 }
 
-void encoding(const ScaledFormat& method) {
-  if (!is_mx(method.scheme)) throw Skip{"is not written"};
-  Packed weight(method.scheme, 8, 3), again(method.scheme, 8, 3);
-  std::vector<float> source(static_cast<size_t>(weight.rows * weight.cols));
-  Random random("encoding " + method.scheme);
-  for (float& x : source)
-    x = static_cast<float>(std::ldexp(random.uniform(), static_cast<int>(random.below(6)) - 3));
-  std::fill_n(source.begin(), weight.cols, 0.0f);
-  // Halfway between two codes: to the even one. 6 makes the scale 1.
-  const float ties[] = {6, 0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5, -0.25f, -5};
-  std::copy(std::begin(ties), std::end(ties), source.begin() + weight.cols);
-  std::fill_n(source.begin() + weight.cols + 10, weight.group - 10, 0.0f);
-  const TensorView from(static_cast<const void*>(source.data()), MOERT_DTYPE_F32,
-                        {weight.rows, weight.cols});
-  must("encode", [&](auto* e) { return method.table.encode(method.self, from, weight.view, e); });
-  const std::vector<float> once = decode(method, weight, 0, weight.rows, weight.cols);
-  const float tied[] = {6, 0, 1, 1, 2, 2, 4, 4, 0, -4};
-  for (size_t i = 0; i < std::size(tied); ++i)
-    EXPECT_EQ(once[static_cast<size_t>(weight.cols) + i], tied[i]) << ties[i];
-  for (int64_t r = 0; r < weight.rows; ++r) {
-    double largest = 0;  // of the group, in units of its scale
-    for (int64_t c = 0; c < weight.cols; ++c) {
-      const auto at = static_cast<size_t>(r * weight.cols + c);
-      const double want = static_cast<double>(source[at]) / weight.scale_of(r, c);
-      largest = std::max(c % weight.group == 0 ? 0 : largest, std::fabs(want));
-      if (c % weight.group == weight.group - 1 && largest > 0) {
-        EXPECT_GT(largest, 3) << "half the scale would do for row " << r;
-      }
-      ASSERT_LE(std::fabs(want), 6) << "a scale that is too small for its group";
-      double best = HUGE_VAL;
-      for (const double each : kMagnitudes)
-        best = std::min(best, std::fabs(each - std::fabs(want)));
-      const double got = static_cast<double>(once[at]) / weight.scale_of(r, c);
-      ASSERT_LE(std::fabs(got - want), best) << source[at] << " became " << once[at];
-    }
+void static_input(const ScaledFormat& method) {
+  for (const char* global : {"multiply", "divide"}) {
+    const Optioned object(method, {{"activations", "nvfp4"}, {"global", global}});
+    Fp4Weight weight(method.scheme, 3, 2);
+    expect_input_scale(object.format(), weight.view, weight.quant, 3, weight.cols);
   }
-  const TensorView back(static_cast<const void*>(once.data()), MOERT_DTYPE_F32,
-                        {weight.rows, weight.cols});
-  must("encode again",
-       [&](auto* e) { return method.table.encode(method.self, back, again.view, e); });
-  EXPECT_EQ(bytes_of(decode(method, again, 0, again.rows, again.cols)), bytes_of(once))
-      << "what was decoded is encoded otherwise";
-  source[5] = HUGE_VALF;
-  must_fail("a weight that is no number", {MOERT_DATA_LOSS},
-            [&](auto* e) { return method.table.encode(method.self, from, again.view, e); });
+  // Its reciprocal is no number.
+  const Optioned object(method, {{"activations", "nvfp4"}, {"global", "divide"}});
+  const float tiny = 1e-40f;
+  const TensorView scalar(static_cast<const void*>(&tiny), MOERT_DTYPE_F32, {});
+  float row[1] = {1};
+  must_fail("an input scale without a reciprocal", {MOERT_DATA_LOSS}, [&](auto* e) {
+    return method.table.quantize_activations(object.format().self, row, 1, 1, scalar, e);
+  });
 }
 
 }  // namespace
 
 bool is_packed(const std::string& scheme) { return is_mx(scheme) || scheme == "nvfp4.g16.e4m3fn"; }
 
-const std::vector<std::pair<const char*, void (*)(const ScaledFormat&)>>& packed_tests() {
-  static const std::vector<std::pair<const char*, void (*)(const ScaledFormat&)>> tests = {
-      {"EveryCode", every_code},
-      {"Groups", groups},
-      {"TransposedCodes", transposed},
-      {"RefusesScales", refuses},
-      {"ReciprocalGlobal", reciprocal_global},
-      {"EncodingGroups", encoding}};
-  return tests;
+const FormatTests& packed_tests(const std::string& scheme) {
+  static const FormatTests both = {{"EveryCode", every_code},
+                                   {"Groups", groups},
+                                   {"TransposedCodes", transposed},
+                                   {"RefusesScales", refuses}};
+  static const FormatTests nv_alone = {{"ReciprocalGlobal", reciprocal_global},
+                                       {"StaticInput", static_input}};
+  const auto joined = [](std::initializer_list<const FormatTests*> lists) {
+    FormatTests all;
+    for (const FormatTests* list : lists) all.insert(all.end(), list->begin(), list->end());
+    return all;
+  };
+  static const FormatTests mx = joined({&both, &fp4_encoding(), &mxfp4_activations()});
+  static const FormatTests nv = joined({&both, &nv_alone, &fp4_encoding(), &nvfp4_activations()});
+  return is_mx(scheme) ? mx : nv;
 }
 
 }  // namespace moert::conformance

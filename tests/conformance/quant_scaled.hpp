@@ -1,24 +1,16 @@
-// Tests of formats whose elements have scales.
+// Tests of formats of eight-bit floats with scales.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <moert/abi/quant_method.h>
-
-#include <string>
-#include <utility>
-#include <vector>
+#include "quant_object.hpp"
 
 namespace moert::conformance {
-
-struct ScaledFormat {
-  const moert_quant_method_t& table;
-  void* self;
-  const std::string& scheme;
-};
 
 // Is the scheme one of those that the suite can read the name of?
 bool is_scaled(const std::string& scheme);
 // Name and body of each, for such schemes.
-const std::vector<std::pair<const char*, void (*)(const ScaledFormat&)>>& scaled_tests();
+const FormatTests& scaled_tests();
+// Those of them that write.
+const FormatTests& fp8_encoding();
 
 }  // namespace moert::conformance

@@ -150,6 +150,18 @@ TEST(Exponents, EveryCodeHasItsValue) {
   }
 }
 
+// A weight of e4m3fn on a device of e4m3fnuz: every number is twice what its new code stands for.
+TEST(CodesAsFnuz, StandForHalfTheNumber) {
+  for (uint32_t code = 0; code < 256; ++code) {
+    const auto byte = static_cast<uint8_t>(code);
+    const std::optional<uint8_t> other = e4m3fn_code_as_fnuz(byte);
+    ASSERT_EQ(other.has_value(), !std::isnan(e4m3fn_to_f32(byte))) << code;
+    if (!other) continue;
+    EXPECT_EQ(2 * e4m3fnuz_to_f32(*other), e4m3fn_to_f32(byte)) << code;
+    EXPECT_EQ(*other, code == 0x80 ? 0u : code);
+  }
+}
+
 // The same byte means half as much in the format without negative zero, where both are numbers.
 TEST(Exponents, TheTwoE4M3DifferByOneBias) {
   for (uint32_t code = 0; code < 256; ++code) {

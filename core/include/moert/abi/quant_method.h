@@ -49,8 +49,10 @@ typedef struct moert_quant_method {
 
   /* All methods below only read `self`: [any-thread] on one object. */
 
-  /* The tensors of a weight of [rows, cols], cols as round_sizes gives it. Writes at most `capacity`
-   * records and sets *count to the number there are. rows, cols >= 0. */
+  /* The tensors of a weight of [rows, cols], sizes as round_sizes gives them, as they are stored:
+   * where a format packs several codes to a word, or stores the transpose, the weight's dtype and
+   * shape are not those of its elements. Writes at most `capacity` records and sets *count to the
+   * number there are. rows, cols >= 0. */
   moert_code_t (*parameters)(void* self, int64_t rows, int64_t cols, moert_quant_param_t* out,
                              uint32_t capacity, uint32_t* count, moert_error_t* error);
 
@@ -59,11 +61,12 @@ typedef struct moert_quant_method {
   moert_code_t (*round_sizes)(void* self, int64_t* hidden_size, int64_t* intermediate_size,
                               moert_error_t* error);
 
-  /* Checks dtype, shape and companions of a [rows, cols] weight view without decoding it.
+  /* `weight` is a view of the stored tensor here and below: rows and cols follow from its shape as
+   * `parameters` gives it. Checks dtype, shape and companions without decoding.
    * MOERT_DATA_LOSS names what was found and what was expected. */
   moert_code_t (*check)(void* self, const moert_tensor_t* weight, moert_error_t* error);
 
-  /* Writes rows [row, row + rows) of `weight` as f32, row-major, `out_stride` elements apart.
+  /* Writes rows [row, row + rows) of the elements as f32, row-major, `out_stride` elements apart.
    * `weight` is on the host; any strides. Exact where the format's numbers fit f32. */
   moert_code_t (*decode)(void* self, const moert_tensor_t* weight, int64_t row, int64_t rows,
                          float* out, int64_t out_stride, moert_error_t* error);

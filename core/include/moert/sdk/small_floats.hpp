@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include <moert/sdk/dtypes.hpp>
 
@@ -88,6 +89,14 @@ constexpr uint8_t f32_to_e4m3fnuz(float value) {
       detail::at_most(detail::E4M3FNUZ::narrow(detail::magnitude_of(value)), 0x7f);
   return static_cast<uint8_t>(magnitude != 0 && detail::is_negative(value) ? 0x80 | magnitude
                                                                            : magnitude);
+}
+
+// For a device that has e4m3fnuz where a weight has e4m3fn: the code of half the number, so that the weight's
+// scale must be doubled. It is the same byte, except that -0 becomes 0. Of the two NaNs there is no half, and
+// their bytes would be read as numbers: nullopt.
+constexpr std::optional<uint8_t> e4m3fn_code_as_fnuz(uint8_t code) {
+  if ((code & 0x7fu) == 0x7f) return std::nullopt;
+  return code == 0x80 ? uint8_t{0} : code;
 }
 
 constexpr float e5m2_to_f32(uint8_t code) {
