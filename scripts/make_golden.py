@@ -13,7 +13,8 @@ Every golden file holds, per Mixture-of-Experts layer, the input, router
 logits, selected experts, their weights and the output, captured by hooks from
 the modules of Hugging Face transformers. Each is recomputed in float64 from
 the checkpoint's tensors before the script ends well. `written` is for families
-that the library lacks: checkpoint and numbers come from the formulas alone.
+that the library lacks: checkpoint and numbers come from the formulas alone; `quantised` is for the
+layouts of quantised releases, in the same way.
 """
 
 import argparse
@@ -62,6 +63,12 @@ def written_checkpoints(args):
     goldenfile.print_table(written.make(args.out, args.only))
 
 
+def quantised_checkpoints(args):
+    from golden import quantised
+
+    quantised.print_table(quantised.make(args.out, args.only))
+
+
 def float_tables(args):
     from golden import small_floats
 
@@ -75,7 +82,7 @@ def olmoe_tiny(args):
 
 
 def check(args):
-    from golden import checkpoints, goldenfile, models, written
+    from golden import checkpoints, goldenfile, models, quantised, written
 
     rules = dict(checkpoints.rules_of(), **models.rules_of())
     table = []
@@ -84,6 +91,7 @@ def check(args):
             table += goldenfile.check(path.parent, rules[path.parent.name])
     goldenfile.print_table(table)
     written.check(args.out)
+    quantised.check(args.out)
 
 
 def main():
@@ -100,6 +108,10 @@ def main():
         "written", help="write those of families that the library lacks, from the formulas")
     p.add_argument("only", nargs="*", metavar="FOLDER", help="only these (default: all)")
     p.set_defaults(action=written_checkpoints)
+    p = commands.add_parser(
+        "quantised", help="write those in the layouts of quantised releases")
+    p.add_argument("only", nargs="*", metavar="FOLDER", help="only these (default: all)")
+    p.set_defaults(action=quantised_checkpoints)
     p = commands.add_parser("floats", help="write the tables of floats of eight and four bits")
     p.set_defaults(action=float_tables)
     p = commands.add_parser("olmoe-tiny", help="train and write the small language model")

@@ -20,6 +20,10 @@ def softmax(x):
     return e / e.sum()
 
 
+def sqrtsoftplus(x):
+    return np.sqrt(np.log1p(np.exp(x)))
+
+
 def silu(x):
     return x * sigmoid(x)
 
@@ -34,16 +38,23 @@ def rms_norm(x, weight, eps):
 
 @dataclass(frozen=True)
 class Activation:
-    """What joins gate and up. `limit` 0: no clamp; `beta` and `linear_beta` are situ's."""
+    """What joins gate and up. `limit` 0: no clamp; `beta` and `linear_beta` are situ's,
+    `alpha` is swigluoai's."""
 
     name: str = "silu"
     limit: float = 0.0
     beta: float = 0.0
     linear_beta: float = 0.0
+    alpha: float = 0.0
 
     def __call__(self, g, u):
         if self.name == "silu":
+            if self.limit:  # of what silu takes, which is not clamped from below
+                g, u = np.minimum(g, self.limit), np.clip(u, -self.limit, self.limit)
             return silu(g) * u
+        if self.name == "swigluoai":
+            g, u = np.minimum(g, self.limit), np.clip(u, -self.limit, self.limit)
+            return g * sigmoid(self.alpha * g) * (u + 1.0)
         if self.name == "gelu":
             return gelu(g) * u
         if self.name == "swiglustep":  # clamps what silu gives, not what it takes
@@ -61,7 +72,7 @@ class Rule:
     """From router logits to experts and weights."""
 
     k: int
-    scoring: str = "softmax"  # or sigmoid
+    scoring: str = "softmax"  # or sigmoid, or sqrtsoftplus
     softcap: float = 0.0  # x -> cap * tanh(x / cap), before scoring
     renormalize: bool = False  # weights divided by their sum ...
     least_k: int = 1  # ... where at least so many experts are chosen
@@ -74,7 +85,8 @@ class Rule:
 def scores_of(logits, rule):
     if rule.softcap:
         logits = rule.softcap * np.tanh(logits / rule.softcap)
-    return {"softmax": softmax, "sigmoid": sigmoid}[rule.scoring](logits)
+    return {"softmax": softmax, "sigmoid": sigmoid, "sqrtsoftplus": sqrtsoftplus}[
+        rule.scoring](logits)
 
 
 def first(values, n):
@@ -139,6 +151,7 @@ class Layer:
     router: np.ndarray  # [E, H]
     experts: list
     bias: np.ndarray | None = None  # [E], for the choice alone
+    router_bias: np.ndarray | None = None  # [E], of the logits
     shared: Mlp | None = None
     shared_activation: Activation | None = None  # None: as the experts'
     shared_gate: np.ndarray | None = None  # [1, H]: sigmoid of it opens the shared experts
@@ -146,11 +159,15 @@ class Layer:
     latent_up: np.ndarray | None = None  # [H, L]
     latent_norm: np.ndarray | None = None  # [L], of the experts' sum before it goes up
     norm_eps: float = 0.0
+    weight_on_input: bool = False  # the weight multiplies what an expert reads
 
 
 def routed(layer, x, ids, weights):
     inner = x if layer.latent_down is None else layer.latent_down @ x
-    y = sum(w * layer.experts[e](inner, layer.activation) for e, w in zip(ids, weights))
+    if layer.weight_on_input:
+        y = sum(layer.experts[e](w * inner, layer.activation) for e, w in zip(ids, weights))
+    else:
+        y = sum(w * layer.experts[e](inner, layer.activation) for e, w in zip(ids, weights))
     if layer.latent_norm is not None:
         y = rms_norm(y, layer.latent_norm, layer.norm_eps)
     return y if layer.latent_up is None else layer.latent_up @ y
@@ -168,6 +185,8 @@ def run(layer, rows):
     got = dict(router_logits=[], topk_ids=[], topk_weights=[], output=[], margin=[])
     for x in rows:
         logits = layer.router @ x
+        if layer.router_bias is not None:
+            logits = logits + layer.router_bias
         ids, weights, margin = route(logits, layer.rule, layer.bias)
         y = routed(layer, x, ids, weights) + shared(layer, x)
         for key, value in zip(got, (logits, ids, weights, y, margin)):
