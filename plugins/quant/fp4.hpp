@@ -15,7 +15,7 @@ namespace moert::quant {
 // (compressed-tensors) code x scale / global.
 //
 // Activations are left alone, or with the option `activations` quantised (activations.hpp). Of MXFP4: `mxfp8`, or
-// `fp8`, each row to e4m3fn by its own scale. Of NVFP4: `nvfp4`, by the layer's input scale, which the weight then
+// to e4m3fn as Fp8 does: `fp8`, each row by its own scale, `group128`, `group128_ue8m0` (DeepSeek-V4). Of NVFP4: `nvfp4`, by the layer's input scale, which the weight then
 // has as a companion; with `global: divide` that is stored as its reciprocal, too.
 //
 // The first of two codes is in the low nibble, or with MOERT_TENSOR_HIGH_NIBBLE_FIRST in the high one.
@@ -46,7 +46,7 @@ class Fp4 final : public QuantMethod {
   static constexpr FeatureInfo kFeature = {"quant.fp4", MOERT_RANK_GOOD, 0, kCaps, 1};
 
  private:
-  enum class Way { none, mxfp8, fp8, nvfp4 };
+  enum class Way { none, mxfp8, fp8, group128, group128_ue8m0, nvfp4 };
   void expect_codes(const moert_tensor_t& weight) const;
   Scales scales(const moert_tensor_t& weight) const;
   // What code x scale is multiplied, or with `global: divide` divided, by.

@@ -144,7 +144,11 @@ void quantise(const ScaledFormat& method, const Way& way) {
   });
 }
 
-double largest(const std::string& scheme) { return format_of(scheme).largest(); }
+// What rows become: the weight's own element, or beside FP4 e4m3fn.
+std::string element_of(const std::string& scheme) {
+  return scheme.rfind("fp8_", 0) == 0 ? scheme : "fp8_e4m3fn.tensor.f32";
+}
+double largest(const std::string& scheme) { return format_of(element_of(scheme)).largest(); }
 
 void none(const ScaledFormat& method) {
   std::vector<float> rows = rows_to_quantise("none");
@@ -171,18 +175,19 @@ void fp8_token(const ScaledFormat& method) {
                       return by(std::max(amax / top, 1 / (512 * top)));
                     }});
 }
-void fp8_group128(const ScaledFormat& method) {
+void by_group128(const ScaledFormat& method) {
   const double top = largest(method.scheme);
-  quantise(method, {{{"activations", "group128"}}, 128, floats(method.scheme), [top](double amax) {
-                      return by(std::max(amax, double{1e-4f}) / top);
-                    }});
+  quantise(method, {{{"activations", "group128"}},
+                    128,
+                    floats(element_of(method.scheme)),
+                    [top](double amax) { return by(std::max(amax, double{1e-4f}) / top); }});
 }
-void fp8_group128_ue8m0(const ScaledFormat& method) {
+void by_group128_ue8m0(const ScaledFormat& method) {
   const double top = largest(method.scheme);
-  quantise(method,
-           {{{"activations", "group128_ue8m0"}}, 128, floats(method.scheme), [top](double amax) {
-              return by(power_above(std::max(amax, 1e-4) / top));
-            }});
+  quantise(method, {{{"activations", "group128_ue8m0"}},
+                    128,
+                    floats(element_of(method.scheme)),
+                    [top](double amax) { return by(power_above(std::max(amax, 1e-4) / top)); }});
 }
 void mxfp8(const ScaledFormat& method) {
   quantise(method, {{{"activations", "mxfp8"}}, 32, e4m3fn(), [](double amax) {
@@ -228,14 +233,17 @@ const FormatTests& fp8_activations() {
   static const FormatTests tests = {{"ActivationsNone", none},
                                     {"ActivationsStatic", fp8_static},
                                     {"ActivationsToken", fp8_token},
-                                    {"ActivationsGroup128", fp8_group128},
-                                    {"ActivationsGroup128Ue8m0", fp8_group128_ue8m0},
+                                    {"ActivationsGroup128", by_group128},
+                                    {"ActivationsGroup128Ue8m0", by_group128_ue8m0},
                                     {"ActivationsMxfp8", mxfp8}};
   return tests;
 }
 const FormatTests& mxfp4_activations() {
-  static const FormatTests tests = {
-      {"ActivationsNone", none}, {"ActivationsMxfp8", mxfp8}, {"ActivationsFp8", fp8_of_fp4}};
+  static const FormatTests tests = {{"ActivationsNone", none},
+                                    {"ActivationsMxfp8", mxfp8},
+                                    {"ActivationsFp8", fp8_of_fp4},
+                                    {"ActivationsGroup128", by_group128},
+                                    {"ActivationsGroup128Ue8m0", by_group128_ue8m0}};
   return tests;
 }
 const FormatTests& nvfp4_activations() {
