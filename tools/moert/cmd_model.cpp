@@ -14,6 +14,7 @@
 #include "outputs.hpp"
 #include "setup.hpp"
 #include "text_table.hpp"
+#include "weights/companions.hpp"
 #include "weights/plan.hpp"
 
 namespace moert::tool {
@@ -52,10 +53,15 @@ std::string role_of(spec::Target target) {
 Sizes sizes_of(const Checkpoint& checkpoint, const weights::Plan& plan) {
   std::set<const TensorInfo*> seen;  // a fused tensor feeds several parts
   Sizes sizes;
-  for (const weights::LayerPlan& layer : plan.layers)
-    for (const weights::Source& source : layer.sources)
-      if (seen.insert(source.tensor).second)
-        add_size(sizes, role_of(source.target), *source.tensor);
+  for (const weights::LayerPlan& layer : plan.layers) {
+    for (const weights::Source& source : layer.sources) {
+      const std::string role = role_of(source.target);
+      if (seen.insert(source.tensor).second) add_size(sizes, role, *source.tensor);
+      for (const weights::Companion& companion : source.companions)
+        if (seen.insert(companion.tensor).second)
+          add_size(sizes, role + ", " + weights::param_text(companion.param), *companion.tensor);
+    }
+  }
   for (const TensorInfo& tensor : checkpoint.tensors())
     if (!seen.contains(&tensor)) add_size(sizes, role_of(spec::Target::ignore), tensor);
   return sizes;
@@ -127,6 +133,12 @@ void print_ignored(Console& console, const weights::Plan& plan) {
   table.print(console);
 }
 
+void print_warnings(Console& console, const weights::Plan& plan) {
+  if (plan.warnings.empty()) return;
+  console.line();
+  for (const std::string& warning : plan.warnings) console.line("note: " + printable(warning));
+}
+
 // Layers whose experts are stored alike share a line.
 void print_layouts(Console& console, const weights::Plan& plan) {
   std::map<std::pair<std::string, std::string>, std::vector<int64_t>> layouts;
@@ -172,6 +184,7 @@ int print_plan(const Options& options, Console& console, const spec::Model& mode
     for (const auto& [reason, count] : plan.ignored_by_reason)
       json["ignored_by_reason"].push_back({{"reason", reason}, {"tensors", count}});
     json["sizes"] = sizes_json(sizes);
+    json["warnings"] = plan.warnings;
     json["findings"] = findings_json(plan.findings);
     json["unsupported"] = model.unsupported;
     json["complete"] = plan.findings.empty();
@@ -183,6 +196,7 @@ int print_plan(const Options& options, Console& console, const spec::Model& mode
   console.line();
   print_sizes(console, sizes);
   print_ignored(console, plan);
+  print_warnings(console, plan);
   print_unsupported(console, model);
   if (!plan.findings.empty()) {
     print_findings(console, plan.findings);

@@ -193,6 +193,8 @@ std::vector<Fact> model_facts(const spec::Model& model) {
       {"dtype", model.dtype, origin("dtype")},
   };
   if (model.layers.empty()) return facts;
+  if (model.quantization)
+    facts.push_back({"quantization", model.quantization->method, origin("quantization")});
   for (const std::string& reason : model.unsupported) facts.push_back({"not run", reason, ""});
   for (const LayerFact& fact : layer_facts()) {
     // What has no origin of its own comes from the YAML's list of layers, or is not said at all.

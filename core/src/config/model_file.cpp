@@ -76,6 +76,7 @@ spec::Quantization read_quantization(const YamlNode& node) {
       set(group.format.activations, item.find("activations"));
       set(group.format.global, item.find("global"));
       set(group.format.zeros, item.find("zeros"));
+      set(group.format.nibbles, item.find("nibbles"));
       result.groups.push_back(std::move(group));
     }
   }
@@ -184,8 +185,8 @@ spec::Model read_model(const std::filesystem::path& file) {
   if (const YamlNode* reasons = at(document, "spec.unsupported"))
     for (const YamlNode& reason : reasons->items) model.unsupported.push_back(reason.text);
   read_layers(model, document);
-  for (const char* key :
-       {"family", "checkpoint", "hidden_size", "num_layers", "dtype", "dense_layers", "layers"})
+  for (const char* key : {"family", "checkpoint", "hidden_size", "num_layers", "dtype",
+                          "dense_layers", "layers", "quantization"})
     if (const YamlNode* node = at(document, std::string("spec.") + key))
       model.origin[key] = node->place();
   return model;

@@ -107,7 +107,7 @@ class Writer {
   void write_quantization(const spec::Quantization& q) {
     out_ << "  quantization:\n";
     indent_ = "    ";
-    line("method", quoted(q.method), "");
+    line("method", quoted(q.method), "quantization");
     if (!q.groups.empty()) out_ << indent_ << "groups:\n";
     for (const spec::FormatGroup& group : q.groups) {
       indent_ = "      - ";
@@ -118,7 +118,8 @@ class Writer {
           {"blocks", &group.format.blocks},
           {"activations", &group.format.activations},
           {"global", &group.format.global},
-          {"zeros", &group.format.zeros}};
+          {"zeros", &group.format.zeros},
+          {"nibbles", &group.format.nibbles}};
       for (const auto& [key, word] : words)
         if (!word->empty()) line(key, quoted(*word), "");
     }

@@ -282,23 +282,30 @@ void override_experts(const std::string& dtype, Quantization* to) {
 
 std::optional<Quantization> read_quantization(const std::vector<Scope>& scopes,
                                               const std::string& expert_dtype,
-                                              const std::filesystem::path& config) {
+                                              const std::filesystem::path& config,
+                                              std::string* origin) {
   std::optional<Quantization> result;
   for (const Scope& scope : scopes) {
     for (const char* key : {"quantization_config", "compression_config"}) {
       const Json* section = value_at(*scope.object, key);
       if (result || section == nullptr || says_nothing(*section)) continue;
       result = read_section({*section, scope.prefix + key, config.string()});
+      *origin = config.filename().string() + ": " + scope.prefix + key;
     }
   }
   const std::filesystem::path beside = config.parent_path() / "hf_quant_config.json";
   if (std::error_code error; !result && std::filesystem::exists(beside, error)) {
     const Json file = read_config_json(beside);
-    if (const Json* section = value_at(file, "quantization"))
+    if (const Json* section = value_at(file, "quantization")) {
       result = read_section({*section, "quantization", beside.string()});
+      *origin = beside.filename().string() + ": quantization";
+    }
   }
   if (expert_dtype.empty()) return result;
-  if (!result) result = Quantization{"expert_dtype", {}, {}};
+  if (!result) {
+    result = Quantization{"expert_dtype", {}, {}};
+    *origin = config.filename().string() + ": expert_dtype";
+  }
   override_experts(expert_dtype, &*result);
   return result;
 }

@@ -252,7 +252,10 @@ void resolve_layers(spec::Model& model, const Family& family, const std::vector<
   model.dtype = lookup.word_or("dtype", "");
   const std::vector<LayerKind> kinds = layer_pattern(lookup, model.num_layers, family.layer_rules);
   require_layers(lookup, family);
-  model.quantization = read_quantization(scopes, lookup.word_or("expert_scheme", ""), place);
+  std::string origin;
+  model.quantization =
+      read_quantization(scopes, lookup.word_or("expert_scheme", ""), place, &origin);
+  if (model.quantization) model.origin["quantization"] = origin;
   Layers layers(model, lookup);
   for (size_t i = 0; i < kinds.size(); ++i) {
     if (kinds[i] == LayerKind::dense)

@@ -16,6 +16,8 @@ struct WeightFormat {
   std::string activations;  // the quant method's word: "none", "static", "token", "group128" ...
   std::string global;       // how a second-level scale enters: "multiply", "divide"
   std::string zeros;        // of int4: "none", "stored", "plus_one"
+  std::string nibbles =
+      {};  // of mxfp4 and nvfp4, which code is first: "low", "high"; not said is "low"
 
   bool operator==(const WeightFormat&) const = default;
 };

@@ -282,6 +282,7 @@ bool Judge::fp4() {
                                          std::to_string(format_.block.cols) + ", not of " +
                                          std::to_string(stored_.in));
   if (!scale_fits()) return false;
+  format_.high_first = announced(&WeightFormat::nibbles) == "high";
   const std::string rows = announced(&WeightFormat::activations);
   option("activations", rows);
   if (nv && !need(MOERT_PARAM_SCALE2, "expected beside it")) return false;

@@ -227,7 +227,7 @@ std::string part_text(Target target, int64_t expert, uint32_t part, uint32_t rol
 namespace {
 
 moert::TensorView view_of(const Checkpoint& checkpoint, const TensorInfo& tensor,
-                          const Window& window, uint32_t dtype) {
+                          const Window& window, uint32_t dtype, uint32_t flags = 0) {
   const moert::TensorView all = checkpoint.view(tensor);
   const int bits = dtype_bits(dtype);
   int64_t extent = 1;  // elements from the first to the last one
@@ -238,7 +238,8 @@ moert::TensorView view_of(const Checkpoint& checkpoint, const TensorInfo& tensor
                 "store each expert's part in a tensor of its own");
   auto* data = static_cast<std::byte*>(all.get()->data) + window.first * bits / 8;
   moert::TensorView view(data, dtype, window.shape.data(),
-                         static_cast<uint32_t>(window.shape.size()), MOERT_TENSOR_READ_ONLY);
+                         static_cast<uint32_t>(window.shape.size()),
+                         MOERT_TENSOR_READ_ONLY | flags);
   const uint64_t bytes = dtype_bytes(dtype, extent);
   for (uint32_t d = 0; d < window.shape.size(); ++d) view.set_stride(d, window.strides[d], bytes);
   return view;
@@ -261,8 +262,10 @@ moert::TensorView source_view(const Checkpoint& checkpoint, const Source& source
   const bool whole = (source.target == Target::router && source.part == MOERT_ROUTER_TOKEN_TABLE) ||
                      (format != nullptr && format->storage == Format::whole);
   if (whole) return checkpoint.view(*source.tensor);
-  return view_of(checkpoint, *source.tensor, window_of(source, format),
-                 format != nullptr ? format->dtype : source.tensor->dtype);
+  return view_of(
+      checkpoint, *source.tensor, window_of(source, format),
+      format != nullptr ? format->dtype : source.tensor->dtype,
+      format != nullptr && format->high_first ? uint32_t{MOERT_TENSOR_HIGH_NIBBLE_FIRST} : 0u);
 }
 
 moert::TensorView companion_view(const Checkpoint& checkpoint, const Source& source,

@@ -27,6 +27,7 @@ struct Format {
   Storage storage = elements;
   uint32_t dtype = 0, scale_dtype = 0;  // of the views; the file's may be a byte without a meaning
   BlockSize block;
+  bool high_first = false;  // of nibbles: the first is in the high half of a byte
 
   bool operator==(const Format&) const = default;
 };
