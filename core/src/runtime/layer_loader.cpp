@@ -49,6 +49,16 @@ struct QuantRecord {
   }
 };
 
+// "FILE: tensor NAME with weight_scale": a fault may be in either.
+std::string place_of(const weights::Checkpoint& checkpoint, const weights::Source& source) {
+  std::string place = checkpoint.place(*source.tensor);
+  for (size_t i = 0; i < source.companions.size(); ++i) {
+    const std::string& name = source.companions[i].tensor->name;
+    place += (i == 0 ? " with " : " and ") + name.substr(name.rfind('.') + 1);
+  }
+  return place;
+}
+
 }  // namespace
 
 LayerLoader::LayerLoader(const Session& session, const weights::Checkpoint& checkpoint,
@@ -114,7 +124,7 @@ void LayerLoader::load_weight(const weights::Source& source) const {
   const Quant& quant = quants_.at({source.target, source.format});
   Call call;
   call.check(quant->check(quant.self(), view, call.out()), quant.name(), "check",
-             checkpoint_.place(*source.tensor));
+             place_of(checkpoint_, source));
   hand_over(source, view, &quant);
 }
 
@@ -135,7 +145,7 @@ void LayerLoader::hand_over(const weights::Source& source, const TensorView& vie
                                                            : runner_->load_expert;
   Call call;
   call.check(load(runner_.self(), &piece, call.out()), runner_.name(), "load",
-             checkpoint_.place(*source.tensor));
+             place_of(checkpoint_, source));
 }
 
 }  // namespace moert::runtime
