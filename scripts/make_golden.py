@@ -81,6 +81,12 @@ def olmoe_tiny(args):
     tiny.make(args.out / "olmoe-tiny", steps=args.steps, keep_weights=args.keep_weights)
 
 
+def tiny_loss(args):
+    from golden import tiny
+
+    tiny.measure(args.folders)
+
+
 def check(args):
     from golden import checkpoints, goldenfile, models, quantised, written
 
@@ -119,6 +125,10 @@ def main():
     p.add_argument("--keep-weights", action="store_true",
                    help="train nothing: measure the folder's weights, write its golden file again")
     p.set_defaults(action=olmoe_tiny)
+    p = commands.add_parser("loss", help="held-out loss of olmoe-tiny with the weights of folders")
+    p.add_argument("folders", nargs="+", type=pathlib.Path, metavar="FOLDER",
+                   help="the first is what the others are compared with")
+    p.set_defaults(action=tiny_loss)
     p = commands.add_parser("check", help="recompute every golden file found, in float64")
     p.set_defaults(action=check)
     args = parser.parse_args()

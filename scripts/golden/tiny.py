@@ -126,6 +126,17 @@ def held_out_loss(model, held):
     return total / (MEASURED * (LENGTH - 1)), use / use.sum(dim=1, keepdim=True)
 
 
+def measure(folders):
+    """The held-out loss with the weights of each folder, which are plain floats:
+    a quantised checkpoint is measured by what MoERT decodes it to."""
+    held = text()[-HELD_OUT:]
+    losses = []
+    for folder in folders:
+        loss, _ = held_out_loss(checkpoints.load(folder, torch.float32), held)
+        losses.append(loss)
+        print(f"{folder}: {loss:.4f} nats/byte, {loss - losses[0]:+.4f}")
+
+
 def golden_window(model, held):
     """Where in the held-out text the golden bytes start.
 

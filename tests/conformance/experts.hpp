@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "buffer.hpp"
@@ -22,10 +23,11 @@ struct ExpertsCase {
   uint32_t out_dtype = MOERT_DTYPE_F32;
   Act act = {};
   uint32_t flags = 0;               // MOERT_PROBLEM_*
-  const char* act_scheme = "none";  // "halves": what plain_quant() makes of rows
+  const char* act_scheme = "none";  // "scaled": what plain_quant() makes of rows
 
   std::string name() const;
   bool gated() const { return (flags & MOERT_PROBLEM_NON_GATED) == 0; }
+  bool quantised() const { return std::string_view(act_scheme) != "none"; }
   bool biased() const { return (flags & MOERT_PROBLEM_BIAS) != 0; }
 };
 // Shapes with plain experts, and variants of the rules on one odd shape.
@@ -102,6 +104,11 @@ class ExpertsRig {
   moert_support_t support_{};
   void* self_ = nullptr;
 };
+
+// The expert as it computes in a case whose rows are quantised: plain_quant() multiplies them by the
+// expert's own static scale, a power of two, which may as well be in the weights.
+Mlp with_scaled_rows(const ExpertsCase& c, const Mlp& mlp, int64_t expert);
+float row_scale(int64_t expert);
 
 // What forward must give, and per row the text for the report.
 Expected experts_reference(const ExpertsCase& c, const std::vector<Mlp>& experts,

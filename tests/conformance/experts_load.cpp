@@ -178,7 +178,9 @@ void bundles(const Feature& feature, const ExpertsCase& c) {
     return table.write_expert(to.rig.self(), 1, bundle.data(), bytes, stream, e);
   });
   EXPECT_TRUE(bundle.read() == content) << "write_expert changed the bundle";
-  others[1] = from.experts[4];
+  for (size_t e = 0; e < others.size(); ++e)
+    others[e] = with_scaled_rows(c, others[e], static_cast<int64_t>(e));
+  others[1] = with_scaled_rows(c, from.experts[4], 4);
   const Batch batch = make_batch(c, to.random, 12);
   expect_experts(c, others, batch, to.rig.forward(batch));
   for (const uint64_t wrong : {bytes - 1, bytes + 1, uint64_t{0}})
@@ -205,6 +207,9 @@ void add_experts_load(const Feature& feature) {
   add(feature, "ConcurrentLoad", "", [=] { concurrent(feature); });
   add(feature, "Bundles", "plain", [=] { bundles(feature, kCase); });
   add(feature, "Bundles", "bias", [=] { bundles(feature, kBiased); });
+  ExpertsCase quantised = kCase;
+  quantised.act_scheme = "scaled";
+  add(feature, "Bundles", "quantised_rows", [=] { bundles(feature, quantised); });
 }
 
 }  // namespace moert::conformance

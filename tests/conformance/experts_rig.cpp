@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experts.hpp"
 
-#include <string_view>
-
 namespace moert::conformance {
 
 Problem::Problem(const ExpertsCase& c, moert_device_id_t device) {
@@ -68,7 +66,12 @@ moert_code_t ExpertsRig::load(const Mlp& mlp, int64_t expert, uint32_t part, uin
   quant.struct_size = sizeof quant;
   quant.scheme = dtype_name(dtype).data();
   quant.layout = "canonical";
-  if (std::string_view(case_.act_scheme) != "none") quant.flags |= MOERT_QUANT_ROWS;
+  const float scale = row_scale(expert);
+  const TensorView input_scale(static_cast<const void*>(&scale), MOERT_DTYPE_F32, {});
+  if (case_.quantised()) {
+    quant.flags |= MOERT_QUANT_ROWS;
+    quant.input_scale = input_scale.get();
+  }
   if (weight) own.set_quant(&quant);
   moert_piece_t piece{};
   piece.struct_size = sizeof piece;
@@ -79,6 +82,18 @@ moert_code_t ExpertsRig::load(const Mlp& mlp, int64_t expert, uint32_t part, uin
   piece.tensor = tensor != nullptr ? tensor : own.get();
   piece.quant = &plain_quant();
   return table_.load(self_, &piece, error);
+}
+
+float row_scale(int64_t expert) { return expert % 2 == 0 ? 0.5f : 0.25f; }
+
+Mlp with_scaled_rows(const ExpertsCase& c, const Mlp& mlp, int64_t expert) {
+  Mlp result = mlp;
+  if (!c.quantised()) return result;
+  for (Values* values : {&result.gate, &result.up, &result.down}) {
+    for (double& number : values->number) number *= double{row_scale(expert)};
+    *values = rounded(c.dtype, values->number);
+  }
+  return result;
 }
 
 void ExpertsRig::load_expert(const Mlp& mlp, int64_t expert) {

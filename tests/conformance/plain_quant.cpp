@@ -40,10 +40,13 @@ moert_code_t decode(void*, const moert_tensor_t* weight, int64_t row, int64_t ro
   });
 }
 
-moert_code_t halve(void*, float* rows, int64_t tokens, int64_t cols, const moert_tensor_t*,
-                   moert_error_t*) {
-  for (int64_t i = 0; i < tokens * cols; ++i) rows[i] *= 0.5f;
-  return MOERT_OK;
+moert_code_t scale_rows(void*, float* rows, int64_t tokens, int64_t cols,
+                        const moert_tensor_t* input_scale, moert_error_t* error) {
+  return detail::guarded(error, kWhere, [&] {
+    if (input_scale == nullptr)
+      throw PluginError(MOERT_INVALID_ARGUMENT, "rows came without the weight's input scale");
+    for (int64_t i = 0; i < tokens * cols; ++i) rows[i] *= read_f32(*input_scale, 0);
+  });
 }
 
 constexpr moert_quant_method_t kTable = {sizeof(moert_quant_method_t),
@@ -56,7 +59,7 @@ constexpr moert_quant_method_t kTable = {sizeof(moert_quant_method_t),
                                          &check,
                                          &decode,
                                          nullptr,
-                                         &halve};
+                                         &scale_rows};
 
 }  // namespace
 

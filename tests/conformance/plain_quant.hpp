@@ -7,7 +7,7 @@
 namespace moert::conformance {
 
 // Reads f32, bf16 and f16 by the tensor's dtype; needs no object. What it calls the quantisation of rows
-// halves them, so that whoever leaves it out, or does it twice, is seen.
+// multiplies them by the static scale, so that whoever leaves it out, or does it twice, is seen.
 const moert_quant_method_t& plain_quant();
 
 }  // namespace moert::conformance

@@ -104,7 +104,7 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
     return index;
   }
   if (!shape_tensor_agrees(weight)) return index;
-  if (format != nullptr && format != &pinned) note_difference(source, judgement);
+  if (format != &pinned) note_difference(source, judgement);
   const auto at = std::find(plan_.formats.begin(), plan_.formats.end(), *judgement.format);
   index = static_cast<uint32_t>(at - plan_.formats.begin());
   if (at == plan_.formats.end()) plan_.formats.push_back(*judgement.format);
@@ -173,30 +173,27 @@ void Accounting::take_companions(uint32_t layer_index, Source* source) {
 // Files hold over what is announced; whoever wrote the config hears of it once.
 void Accounting::note_difference(const Source& source, const Judgement& judgement) {
   const std::string& name = source.tensor->name;
-  if (judgement.as_announced || (judgement.is_plain && excluded_ && any_module(*excluded_, name)))
-    return;
   const spec::WeightFormat* format = announced(name);
+  const bool as_said = format != nullptr ? judgement.as_announced : judgement.is_plain;
+  if (as_said || (judgement.is_plain && excluded_ && any_module(*excluded_, name))) return;
   if (judgement.is_plain && format != nullptr && format->kind == "none") return;
   Difference& difference = judgement.is_plain ? plain_ : other_;
   if (difference.count++ != 0) return;
   difference.first = name;
   difference.found = judgement.format->scheme.name;
-  difference.announced = format != nullptr ? format->kind : "";
+  difference.announced = format != nullptr ? "'" + format->kind + "'" : "nothing for them";
 }
 
 void Accounting::finish_warnings() {
-  const auto tensors = [](uint64_t count) {
-    return std::to_string(count) + (count == 1 ? " weight is " : " weights are ");
+  const auto say = [this](const Difference& difference, const char* more) {
+    if (difference.count == 0) return;
+    plan_.warnings.push_back(std::to_string(difference.count) +
+                             (difference.count == 1 ? " weight is " : " weights are ") +
+                             difference.found + " in the files, though the config announces " +
+                             difference.announced + more + ". The first: " + difference.first);
   };
-  if (plain_.count != 0)
-    plan_.warnings.push_back(
-        tensors(plain_.count) + plain_.found + " in the files, though the config announces '" +
-        plain_.announced +
-        "' and excludes nothing of the kind; the files hold. The first: " + plain_.first);
-  if (other_.count != 0)
-    plan_.warnings.push_back(tensors(other_.count) + other_.found +
-                             " in the files, though the config announces '" + other_.announced +
-                             "'; the files hold. The first: " + other_.first);
+  say(plain_, " and excludes nothing of the kind; the files hold");
+  say(other_, "; the files hold, and rows are not rounded");
 }
 
 std::string Accounting::scheme_text(const LayerPlan& layer_plan, Target target) const {

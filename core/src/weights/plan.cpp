@@ -215,8 +215,9 @@ bool Accounting::take_slots(const Hit& hit, const spec::TensorRule& rule) {
       if (by == kFree) continue;
       found(Finding::unexpected, hit.tensor,
             "feeds layer " + std::to_string(layer(hit.layer).layer_id) + ", " +
-                part_text(rule.target, e, part, rule.role) + ", as '" + shown(tensor(by).name) +
-                "' does");
+                part_text(rule.target, e, part, rule.role) +
+                (hit.param != 0 ? ", " + std::string(param_text(hit.param)) : "") + ", as '" +
+                shown(tensor(by).name) + "' does");
       return false;
     }
   }

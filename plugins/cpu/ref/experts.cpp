@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experts.hpp"
 
-#include <cstring>
 #include <moert/sdk/tensor.hpp>
 
 #include "matrix.hpp"
@@ -180,9 +179,7 @@ void RefExperts::forward(const moert_experts_args_t& args) {
   });
 }
 
-uint64_t RefExperts::bundle_bytes() {
-  return static_cast<uint64_t>(weights_.floats()) * sizeof(float);
-}
+uint64_t RefExperts::bundle_bytes() { return weights_.bundle_bytes(); }
 
 void RefExperts::expect_bundle(int64_t expert, const void* bundle, uint64_t bytes) {
   if (!finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "a bundle before finish");
@@ -198,13 +195,13 @@ void RefExperts::expect_bundle(int64_t expert, const void* bundle, uint64_t byte
 
 void RefExperts::read_expert(int64_t expert, void* bundle, uint64_t bytes, const moert_stream_t*) {
   expect_bundle(expert, bundle, bytes);
-  std::memcpy(bundle, weights_.of(expert), bytes);
+  weights_.read(expert, bundle);
 }
 
 void RefExperts::write_expert(int64_t expert, const void* bundle, uint64_t bytes,
                               const moert_stream_t*) {
   expect_bundle(expert, bundle, bytes);
-  std::memcpy(weights_.of(expert), bundle, bytes);
+  weights_.write(expert, bundle);
 }
 
 }  // namespace moert::cpu

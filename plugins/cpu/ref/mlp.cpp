@@ -31,7 +31,7 @@ MlpWeights::MlpWeights(const Host& host, const MlpShape& shape, int64_t count)
     throw PluginError(MOERT_INVALID_ARGUMENT, "the weights' sizes do not fit 64 bits");
   data_ = host.alloc<float>(static_cast<uint64_t>(total), "decoded weights");
   loaded_.assign(static_cast<size_t>(count) * kTensors, 0);
-  row_quants_.resize(static_cast<size_t>(count) * 3);
+  row_quants_.resize(static_cast<size_t>(count) * kScales);
 }
 
 MlpWeights::Place MlpWeights::place(uint32_t part, uint32_t role) const {
@@ -77,7 +77,7 @@ void MlpWeights::load(const moert_piece_t& piece) {
   } else {
     RowQuant rows(piece);
     decode_weight(piece, what, to.rows, to.cols, data);
-    row_quants_[static_cast<size_t>(piece.expert) * 3 + piece.part] = std::move(rows);
+    row_quants_[static_cast<size_t>(piece.expert) * kScales + piece.part] = std::move(rows);
   }
   loaded = 1;
 }
@@ -92,9 +92,34 @@ void MlpWeights::expect_complete() const {
                             title(mlp, part, role) + " was never loaded");
 }
 
+uint64_t MlpWeights::bundle_bytes() const {
+  for (size_t at = kScales; at < row_quants_.size(); ++at)
+    if (!row_quants_[at].like(row_quants_[at % kScales]))
+      throw PluginError(MOERT_UNIMPLEMENTED,
+                        "experts of different formats cannot be put in each other's place");
+  return static_cast<uint64_t>(floats_ + kScales) * sizeof(float);
+}
+
+void MlpWeights::read(int64_t mlp, void* bundle) const {
+  auto* to = static_cast<float*>(bundle);
+  std::copy_n(of(mlp), floats_, to);
+  for (int part = 0; part < kScales; ++part)
+    to[floats_ + part] =
+        row_quants_[static_cast<size_t>(mlp * kScales + part)].input_scale().value_or(0.0f);
+}
+
+void MlpWeights::write(int64_t mlp, const void* bundle) {
+  const auto* from = static_cast<const float*>(bundle);
+  std::copy_n(from, floats_, of(mlp));
+  for (int part = 0; part < kScales; ++part) {
+    RowQuant& rows = row_quants_[static_cast<size_t>(mlp * kScales + part)];
+    if (rows.input_scale()) rows.set_input_scale(from[floats_ + part]);
+  }
+}
+
 const double* MlpWeights::quantized(int64_t mlp, uint32_t part, const double* row, int64_t cols,
                                     double* to) const {
-  const RowQuant& quant = row_quants_[static_cast<size_t>(mlp) * 3 + part];
+  const RowQuant& quant = row_quants_[static_cast<size_t>(mlp) * kScales + part];
   if (!quant.changes()) return row;
   quant.apply(row, cols, reinterpret_cast<float*>(to + cols), to);
   return to;

@@ -37,7 +37,12 @@ class MlpWeights {
   const MlpShape& shape() const { return shape_; }
   int64_t count() const { return count_; }
   int64_t floats() const { return floats_; }
-  float* of(int64_t mlp) { return data_.get() + mlp * floats_; }
+  // What a bundle of one MLP holds: its numbers, then the static input scales of its weights, 0 where
+  // there is none. Throws MOERT_UNIMPLEMENTED where MLPs quantise rows by different methods: one would
+  // not work in another's place.
+  uint64_t bundle_bytes() const;
+  void read(int64_t mlp, void* bundle) const;
+  void write(int64_t mlp, const void* bundle);
   const float* of(int64_t mlp) const { return data_.get() + mlp * floats_; }
 
   // Numbers of scratch that row() needs.
@@ -50,7 +55,9 @@ class MlpWeights {
   void row(int64_t mlp, const Activation& act, const double* x, double* scratch, Emit&& emit) const;
 
  private:
+  float* of(int64_t mlp) { return data_.get() + mlp * floats_; }
   static constexpr int kTensors = 6;  // (gate, up, down) x (weight, bias)
+  static constexpr int kScales = 3;
   struct Place {
     int64_t first, rows, cols;
   };

@@ -74,6 +74,14 @@ class RowQuant {
   }
 
   bool changes() const { return quantize_ != nullptr; }
+  // By the same method, but for the scale.
+  bool like(const RowQuant& other) const {
+    return quantize_ == other.quantize_ && self_ == other.self_ &&
+           input_scale_.has_value() == other.input_scale_.has_value();
+  }
+  // The static scale of this weight's rows, which moves with the weight.
+  std::optional<float> input_scale() const { return input_scale_; }
+  void set_input_scale(std::optional<float> scale) { input_scale_ = scale; }
 
   // `to` becomes what remains of the row `from`, rounded to f32 and then quantised. `scratch` holds `cols`
   // numbers; `to` may be `from`.
