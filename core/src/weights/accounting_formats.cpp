@@ -114,7 +114,7 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
 void Accounting::report(uint32_t layer_index, const Source& source, const Judgement& judgement) {
   const auto weight = static_cast<uint32_t>(source.tensor - &tensor(0));
   const uint32_t kind = kind_of(MOERT_ROLE_WEIGHT, judgement.param);
-  if (judgement.is_missing) {
+  if (judgement.fault == Finding::missing) {
     // Called as those of the weight's neighbours, which mostly have one.
     std::string_view beside;
     const int64_t experts = layer(layer_index).routing.num_experts;
@@ -134,9 +134,7 @@ void Accounting::report(uint32_t layer_index, const Source& source, const Judgem
   const uint32_t i = judgement.param == MOERT_PARAM_WEIGHT
                          ? weight
                          : slot(layer_index, source.target, source.expert, source.part, kind);
-  const bool unwanted = judgement.detail.find("but the weight beside it") != std::string::npos;
-  if (state_[i] != State::found)
-    found(unwanted ? Finding::unexpected : Finding::misshapen, i, judgement.detail);
+  if (state_[i] != State::found) found(judgement.fault, i, judgement.detail);
 }
 
 void Accounting::find_formats(uint32_t layer_index) {

@@ -64,7 +64,7 @@ class Judge {
     const TensorInfo* info =
         param == MOERT_PARAM_WEIGHT ? stored_.weight : stored_.companion(param);
     result_.param = param;
-    result_.is_missing = info == nullptr;
+    result_.fault = info == nullptr ? Finding::missing : Finding::misshapen;
     if (info != nullptr)
       result_.detail = "is " + text_of(*info) + ", " + expected;
     else
@@ -140,7 +140,9 @@ bool Judge::no_more(std::initializer_list<uint32_t> used) {
   for (uint32_t param = 1; param < kParams; ++param) {
     if (stored_.companion(param) == nullptr || std::count(used.begin(), used.end(), param) != 0)
       continue;
-    return fault(param, "but the weight beside it is " + format_.scheme.name + ", which has none");
+    fault(param, "but the weight beside it is " + format_.scheme.name + ", which has none");
+    result_.fault = Finding::unexpected;
+    return false;
   }
   return true;
 }

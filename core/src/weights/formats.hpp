@@ -30,8 +30,8 @@ struct StoredWeight {
 // Either a format or a fault of one of the tensors.
 struct Judgement {
   std::optional<Format> format;
-  bool is_missing = false;  // the fault: the tensor is not there
-  uint32_t param = 0;       // whose fault it is
+  Finding::Kind fault = Finding::misshapen;
+  uint32_t param = 0;  // whose fault it is
   std::string detail;
   bool is_plain = false;     // floats without a companion
   bool as_announced = true;  // else the tensors are of another kind, and hold
