@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include <moert/abi/moe_runner.h>
 #include <moert/abi/quant_method.h>
@@ -92,10 +93,10 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
   if (known != formats_.end()) return known->second;
   uint32_t& index = formats_.emplace(i, kNoFormat).first->second;
   const StoredWeight weight = stored(layer_index, source);
-  spec::WeightFormat pinned;
-  pinned.kind = layer(layer_index).scheme;
+  const std::string& scheme = layer(layer_index).scheme;
+  const spec::WeightFormat pinned = announced_by(scheme);
   const spec::WeightFormat* format = announced(source.tensor->name);
-  if (format == nullptr && !pinned.kind.empty() && source.target == Target::expert &&
+  if (format == nullptr && !scheme.empty() && source.target == Target::expert &&
       !model_.quantization)
     format = &pinned;
   const Judgement judgement = judge(weight, format);
@@ -104,7 +105,7 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
     return index;
   }
   if (!shape_tensor_agrees(weight)) return index;
-  if (format != nullptr && format != &pinned) note_difference(source, judgement);
+  if (format != nullptr && format != &pinned) note_difference(layer_index, source, judgement);
   const auto at = std::find(plan_.formats.begin(), plan_.formats.end(), *judgement.format);
   index = static_cast<uint32_t>(at - plan_.formats.begin());
   if (at == plan_.formats.end()) plan_.formats.push_back(*judgement.format);
@@ -149,6 +150,7 @@ void Accounting::find_formats(uint32_t layer_index) {
     take_companions(layer_index, &source);
     return false;
   });
+  find_second_scales(layer_index);
   layer_plan.scheme = scheme_text(layer_plan, Target::expert);
   layer_plan.shared_scheme = scheme_text(layer_plan, Target::shared);
   layer_plan.layer_scheme = scheme_text(layer_plan, Target::layer);
@@ -170,11 +172,56 @@ void Accounting::take_companions(uint32_t layer_index, Source* source) {
   }
 }
 
+// A second scale that some experts' weights have is missing where another's has none: without it numbers
+// would be off by a constant.
+void Accounting::find_second_scales(uint32_t layer_index) {
+  const auto has_one = [](const Source& source) {
+    return std::any_of(
+        source.companions.begin(), source.companions.end(),
+        [](const Companion& companion) { return companion.param == MOERT_PARAM_SCALE2; });
+  };
+  const auto scheme_of = [this](const Source& source) {
+    return std::make_tuple(source.target, source.part, plan_.formats[source.format].scheme.name);
+  };
+  const std::vector<Source>& sources = plan_.layers[layer_index].sources;
+  std::set<std::tuple<Target, uint32_t, std::string>> schemes;
+  for (const Source& source : sources)
+    if (source.format != kNoFormat && has_one(source)) schemes.insert(scheme_of(source));
+  const TensorInfo* last = nullptr;  // a tensor of several experts or parts is missing one
+  for (const Source& source : sources) {
+    if (source.format == kNoFormat || source.tensor == last || has_one(source) ||
+        !schemes.contains(scheme_of(source)))
+      continue;
+    last = source.tensor;
+    Judgement judgement;
+    judgement.param = MOERT_PARAM_SCALE2;
+    judgement.is_missing = true;
+    judgement.detail = "second scale, which other experts' weights of '" +
+                       std::get<2>(scheme_of(source)) + "' have";
+    report(layer_index, source, judgement);
+  }
+}
+
+// Lists may name the tensors of single experts where one tensor holds them all.
+bool Accounting::is_excluded(uint32_t layer_index, const Source& source) const {
+  if (!excluded_) return false;
+  if (any_module(*excluded_, source.tensor->name)) return true;
+  for (uint32_t i = 0; source.rule->stacked && i < rules_.size(); ++i) {
+    const spec::TensorRule& rule = *rules_.at(i).rule;
+    if (rule.target != source.target || rule.stacked || rule.role != source.role ||
+        rule.parts.front() != source.part)
+      continue;
+    const std::string own = expand(rule, layer(layer_index).layer_id, source.expert);
+    if (excluded_->fit(module_of(own))) return true;
+  }
+  return false;
+}
+
 // Files hold over what is announced; whoever wrote the config hears of it once.
-void Accounting::note_difference(const Source& source, const Judgement& judgement) {
+void Accounting::note_difference(uint32_t layer_index, const Source& source,
+                                 const Judgement& judgement) {
   const std::string& name = source.tensor->name;
-  if (judgement.as_announced || (judgement.is_plain && excluded_ && any_module(*excluded_, name)))
-    return;
+  if (judgement.as_announced || (judgement.is_plain && is_excluded(layer_index, source))) return;
   const spec::WeightFormat* format = announced(name);
   if (judgement.is_plain && format != nullptr && format->kind == "none") return;
   Difference& difference = judgement.is_plain ? plain_ : other_;

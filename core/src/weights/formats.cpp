@@ -2,7 +2,6 @@
 #include "weights/formats.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include <moert/abi/quant_method.h>
 #include <moert/sdk/tensor.hpp>
@@ -13,14 +12,6 @@ namespace moert::weights {
 namespace {
 
 using spec::WeightFormat;
-
-constexpr std::string_view kKinds[] = {"none", "fp8",         "mxfp8",     "mxfp4",   "nvfp4",
-                                       "int8", "int4_packed", "int4_gptq", "int4_awq"};
-constexpr int64_t kLargestBlock = 65536;
-
-bool is_known(const std::string& kind) {
-  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
-}
 
 std::string text_of(const TensorInfo& info) {
   return std::string(moert::dtype_name(info.dtype)) + " " +
@@ -37,14 +28,6 @@ int64_t product(const std::vector<int64_t>& shape) {
   int64_t all = 1;
   for (const int64_t size : shape) all *= size;
   return all;
-}
-
-std::optional<int64_t> size_of(std::string_view digits) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  if (!whole || value < 1 || value > kLargestBlock) return std::nullopt;
-  return value;
 }
 
 // One weight on its way to a judgement. Every step returns false once there is a fault.
@@ -71,6 +54,11 @@ class Judge {
       result_.detail =
           std::string(param_text(param)) + " of " + text_of(*stored_.weight) + ", " + expected;
     return false;
+  }
+  void forget_fault() {
+    result_.param = 0;
+    result_.is_missing = false;
+    result_.detail.clear();
   }
   bool need(uint32_t param, const std::string& expected) {
     return stored_.companion(param) != nullptr || fault(param, expected);
@@ -110,7 +98,7 @@ bool Judge::decide() {
   const uint32_t dtype = stored_.weight->dtype;
   format_.dtype = dtype;
   if (is_float(dtype)) return plain();
-  if (announced_ != nullptr && !is_known(announced_->kind)) return by_announced_scheme();
+  if (announced_ != nullptr && !is_known_kind(announced_->kind)) return by_announced_scheme();
   if (is_fp8(dtype)) return fp8();
   if (dtype == MOERT_DTYPE_I32) return int4();
   if (!is_byte(dtype) && dtype != MOERT_DTYPE_F4_E2M1)
@@ -215,10 +203,9 @@ bool Judge::find_blocks(std::string* word) {
       format_.block = *block_size_of(each);
       if (!scale_fits()) continue;
       *word = each;
-      result_ = {};
+      forget_fault();
       return true;
     }
-    result_ = {};
     return fault(MOERT_PARAM_SCALE,
                  "and nothing says what its numbers are of: expected one, one for each row, or "
                  "weight_block_size in the config");
@@ -363,21 +350,6 @@ bool reads(const Format& format, uint32_t param) {
   return std::any_of(options.begin(), options.end(), [](const auto& option) {
     return option.first == "activations" && (option.second == "static" || option.second == "nvfp4");
   });
-}
-
-std::optional<BlockSize> block_size_of(const std::string& word) {
-  if (word == "tensor") return BlockSize{0, 0};
-  if (word == "channel") return BlockSize{1, 0};
-  if (word.starts_with("g")) {
-    const auto cols = size_of(std::string_view(word).substr(1));
-    if (cols) return BlockSize{1, *cols};
-  }
-  const size_t cross = word.find('x');
-  if (!word.starts_with("block") || cross == std::string::npos) return std::nullopt;
-  const auto rows = size_of(std::string_view(word).substr(5, cross - 5));
-  const auto cols = size_of(std::string_view(word).substr(cross + 1));
-  if (!rows || !cols) return std::nullopt;
-  return BlockSize{*rows, *cols};
 }
 
 }  // namespace moert::weights
