@@ -86,6 +86,7 @@ class Judge {
   bool found(std::string_view kind);
   bool no_more(std::initializer_list<uint32_t> used);
   bool packed_fits(const std::string& kind, int64_t group);
+  bool shape_is_two_numbers();
 
   const StoredWeight& stored_;
   const WeightFormat* announced_;
@@ -303,7 +304,15 @@ bool Judge::packed_fits(const std::string& kind, int64_t group) {
   };
   return fits(MOERT_PARAM_WEIGHT, weight, true) && fits(MOERT_PARAM_SCALE, scale, false) &&
          fits(MOERT_PARAM_ZERO_POINT, zeros, true) && fits(MOERT_PARAM_GROUP_INDEX, {in}, true) &&
-         fits(kShapeParam, {2}, false);
+         shape_is_two_numbers();
+}
+
+bool Judge::shape_is_two_numbers() {
+  const TensorInfo* info = stored_.companion(kShapeParam);
+  if (info == nullptr) return true;
+  const bool whole = info->dtype == MOERT_DTYPE_I64 || info->dtype == MOERT_DTYPE_I32;
+  return (whole && info->shape == std::vector<int64_t>{2}) ||
+         fault(kShapeParam, "expected i64 or i32 [2]");
 }
 
 bool Judge::int4() {

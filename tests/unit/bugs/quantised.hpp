@@ -234,6 +234,18 @@ class Release {
   std::mt19937 random_;
 };
 
+// One tensor after the other, under a new name.
+inline void join(Release& release, const std::vector<std::string>& names, const std::string& as,
+                 std::vector<int64_t> shape) {
+  testing::EditTensor all{as, release.edit.at(names[0]).dtype, std::move(shape), {}};
+  for (const std::string& name : names) {
+    const std::vector<std::byte>& data = release.edit.at(name).data;
+    all.data.insert(all.data.end(), data.begin(), data.end());
+    release.edit.drop(name);
+  }
+  release.edit.tensors.push_back(std::move(all));
+}
+
 // Qwen3-MoE with its gates, and the beginning of its experts' names.
 inline Tiny qwen3(const Sizes& s) {
   Tiny tiny;

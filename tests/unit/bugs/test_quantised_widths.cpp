@@ -38,18 +38,6 @@ Wide wide(const std::string& format) {
   return made;
 }
 
-// One tensor after the other, under a new name.
-void join(Release& release, const std::vector<std::string>& names, const std::string& as,
-          std::vector<int64_t> shape) {
-  testing::EditTensor all{as, release.edit.at(names[0]).dtype, std::move(shape), {}};
-  for (const std::string& name : names) {
-    const std::vector<std::byte>& data = release.edit.at(name).data;
-    all.data.insert(all.data.end(), data.begin(), data.end());
-    release.edit.drop(name);
-  }
-  release.edit.tensors.push_back(std::move(all));
-}
-
 // The same numbers in the tensors of all experts: up begins where gate ends.
 Wide stacked(const std::string& format) {
   Wide made = wide(format);

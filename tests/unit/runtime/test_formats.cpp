@@ -180,7 +180,7 @@ TEST_F(FormatsOfModels, ExplainTellsWhatAFormatWasFoundIn) {
   for (const std::string part :
        {"quant (moert.quant_method/1, scheme fp8_e4m3fn.block128x128.f32, activations group128)",
         "found in 24 weights, as ",
-        "layers.{layer}.mlp.experts.{expert}.gate_proj.weight with "
+        "layers.{layer}.mlp.experts.{expert}.down_proj.weight with "
         "weight_scale_inv",
         "found in 3 weights, as "})
     EXPECT_NE(text.find(part), std::string::npos) << "'" << part << "' in\n" << text;
