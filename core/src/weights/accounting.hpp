@@ -93,7 +93,8 @@ class Accounting {
   bool shape_tensor_agrees(const StoredWeight& stored);
   void report(uint32_t layer_index, const Source& source, const Judgement& judgement);
   void take_companions(uint32_t layer_index, Source* source);
-  void find_second_scales(uint32_t layer_index);
+  std::string_view like_companion(uint32_t layer_index, const Source& source, uint32_t kind);
+  void find_lost_companions(uint32_t layer_index, uint32_t param);
   bool is_excluded(uint32_t layer_index, const Source& source) const;
   void note_difference(uint32_t layer_index, const Source& source, const Judgement& judgement);
   std::string scheme_text(const LayerPlan& layer_plan, spec::Target target) const;

@@ -112,16 +112,33 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
   return index;
 }
 
+// Another weight's companion of that kind: what is missing is mostly called as those that are there. Of the
+// same part, else of any in the layer; empty: none has one.
+std::string_view Accounting::like_companion(uint32_t layer_index, const Source& source,
+                                            uint32_t kind) {
+  const auto name_at = [&](Target target, int64_t expert, uint32_t part) -> std::string_view {
+    const uint32_t i = slot(layer_index, target, expert, part, kind);
+    return i == kFree ? std::string_view() : std::string_view(tensor(i).name);
+  };
+  std::string_view any;
+  for (int64_t e = 0; e < layer(layer_index).routing.num_experts; ++e)
+    for (uint32_t part = 0; part < kExpertParts; ++part) {
+      const std::string_view name = name_at(Target::expert, e, part);
+      if (source.target == Target::expert && part == source.part && !name.empty()) return name;
+      if (any.empty()) any = name;
+    }
+  for (uint32_t part = 0; part < kExpertParts; ++part) {
+    const std::string_view name = name_at(Target::shared, 0, part);
+    if (!name.empty() && (source.target == Target::shared || any.empty())) return name;
+  }
+  return any;
+}
+
 void Accounting::report(uint32_t layer_index, const Source& source, const Judgement& judgement) {
   const auto weight = static_cast<uint32_t>(source.tensor - &tensor(0));
   const uint32_t kind = kind_of(MOERT_ROLE_WEIGHT, judgement.param);
   if (judgement.is_missing) {
-    // Called as those of the weight's neighbours, which mostly have one.
-    std::string_view beside;
-    const int64_t experts = layer(layer_index).routing.num_experts;
-    for (int64_t e = 0; beside.empty() && source.target == Target::expert && e < experts; ++e)
-      if (const uint32_t i = slot(layer_index, source.target, e, source.part, kind); i != kFree)
-        beside = tensor(i).name;
+    const std::string_view beside = like_companion(layer_index, source, kind);
     std::string name = companion_name(source.tensor->name, judgement.param, beside);
     plan_.findings.push_back(
         {Finding::missing,
@@ -150,7 +167,8 @@ void Accounting::find_formats(uint32_t layer_index) {
     take_companions(layer_index, &source);
     return false;
   });
-  find_second_scales(layer_index);
+  for (const uint32_t param : {MOERT_PARAM_SCALE2, MOERT_PARAM_GROUP_INDEX})
+    find_lost_companions(layer_index, param);
   layer_plan.scheme = scheme_text(layer_plan, Target::expert);
   layer_plan.shared_scheme = scheme_text(layer_plan, Target::shared);
   layer_plan.layer_scheme = scheme_text(layer_plan, Target::layer);
@@ -172,13 +190,12 @@ void Accounting::take_companions(uint32_t layer_index, Source* source) {
   }
 }
 
-// A second scale that some experts' weights have is missing where another's has none: without it numbers
-// would be off by a constant.
-void Accounting::find_second_scales(uint32_t layer_index) {
-  const auto has_one = [](const Source& source) {
-    return std::any_of(
-        source.companions.begin(), source.companions.end(),
-        [](const Companion& companion) { return companion.param == MOERT_PARAM_SCALE2; });
+// What some experts' weights have beside them is missing where another's have none, though its format does
+// not need it: without a second scale numbers would be off by a constant, without a group index anything.
+void Accounting::find_lost_companions(uint32_t layer_index, uint32_t param) {
+  const auto has_one = [param](const Source& source) {
+    return std::any_of(source.companions.begin(), source.companions.end(),
+                       [param](const Companion& companion) { return companion.param == param; });
   };
   const auto scheme_of = [this](const Source& source) {
     return std::make_tuple(source.target, source.part, plan_.formats[source.format].scheme.name);
@@ -187,6 +204,7 @@ void Accounting::find_second_scales(uint32_t layer_index) {
   std::set<std::tuple<Target, uint32_t, std::string>> schemes;
   for (const Source& source : sources)
     if (source.format != kNoFormat && has_one(source)) schemes.insert(scheme_of(source));
+  if (schemes.empty()) return;
   const TensorInfo* last = nullptr;  // a tensor of several experts or parts is missing one
   for (const Source& source : sources) {
     if (source.format == kNoFormat || source.tensor == last || has_one(source) ||
@@ -194,9 +212,9 @@ void Accounting::find_second_scales(uint32_t layer_index) {
       continue;
     last = source.tensor;
     Judgement judgement;
-    judgement.param = MOERT_PARAM_SCALE2;
+    judgement.param = param;
     judgement.is_missing = true;
-    judgement.detail = "second scale, which other experts' weights of '" +
+    judgement.detail = std::string(param_text(param)) + ", which other experts' weights of '" +
                        std::get<2>(scheme_of(source)) + "' have";
     report(layer_index, source, judgement);
   }
