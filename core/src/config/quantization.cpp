@@ -140,7 +140,7 @@ WeightFormat algorithm_format(const std::string& algorithm, int64_t group_size) 
   for (const Known& each : known)
     if (algorithm == each.word) return each.format;
   WeightFormat other;
-  other.kind = algorithm;
+  other.kind = algorithm.empty() ? "unknown" : algorithm;
   if (group_size > 0) other.blocks = group_text(group_size);
   return other;
 }

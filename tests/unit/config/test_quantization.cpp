@@ -201,6 +201,11 @@ INSTANTIATE_TEST_SUITE_P(
              "l.0":{"quant_algo":"NVFP4","group_size":16},"l.1":{"quant_algo":"FP8"},"l.2":{"quant_algo":"NVFP4","group_size":16}}})",
              "modelopt\nnvfp4 g16 nvfp4 multiply - <- l.0 l.2\nfp8 tensor static multiply - <- l.1"
              "\nfp8 tensor static multiply - <-"},
+        Case{"without_an_algorithm", R"({"quant_method":"modelopt"})",
+             "modelopt\nunknown - - - - <-"},
+        Case{"layers_without_an_algorithm",
+             R"({"quant_method":"modelopt","quant_algo":"FP8","quantized_layers":{"a":{}}})",
+             "modelopt\nunknown - - - - <- a\nfp8 tensor static multiply - <-"},
         Case{"experts_of_their_own", R"({"quant_method":"fp8","moe_quant_algo":"NVFP4"})",
              "fp8\nnvfp4 g16 nvfp4 multiply - <- experts\nfp8 - token multiply - <-"}),
     case_name<Case>);
@@ -301,6 +306,52 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Quantization, CompressionConfigIsTheOlderNameOfTheSection) {
   EXPECT_EQ(text_of(announced({{"quant_method", "fp8"}}, "compression_config")),
             "fp8\nfp8 - token multiply - <-");
+}
+
+TEST(Quantization, TheSectionMayBeTheLanguageModelsOwn) {
+  const TempFolder folder;
+  Json text = {{"model_type", "qwen3_5_moe_text"},
+               {"hidden_size", 64},
+               {"num_hidden_layers", 2},
+               {"moe_intermediate_size", 32},
+               {"num_experts", 8},
+               {"num_experts_per_tok", 2},
+               {"hidden_act", "silu"}};
+  text["quantization_config"] = {{"quant_method", "mxfp4"}};
+  Json config = {{"model_type", "qwen3_5_moe"}, {"text_config", text}};
+  folder.write("config.json", config.dump());
+  EXPECT_EQ(text_of(shipped().resolve(folder.path()).quantization), "mxfp4\nmxfp4 g32 none - - <-");
+}
+
+// DeepSeek-V4 has a word for the routed experts alone.
+TEST(Quantization, AWordForTheExpertsWins) {
+  const Json fp8 = {
+      {"quant_method", "fp8"}, {"weight_block_size", {128, 128}}, {"scale_fmt", "ue8m0"}};
+  Json own = fp8;
+  own["moe_quant_algo"] = "NVFP4";
+  struct Said {
+    const char* word;
+    Json section;
+    const char* want;
+  };
+  const std::string around = "\nfp8 block128x128 group128_ue8m0 multiply - <-";
+  const std::string all[] = {"fp8\nmxfp4 - group128_ue8m0 - - <- experts" + around,
+                             "fp8\nfp8 block128x128 group128_ue8m0 multiply - <- experts" + around,
+                             "fp8\nnvfp4 g16 nvfp4 multiply - <- experts" + around};
+  const Said cases[] = {{"fp4", fp8, all[0].c_str()},
+                        {"fp8", fp8, all[1].c_str()},
+                        {"fp4", own, all[2].c_str()},
+                        {"fp4", nullptr, "expert_dtype\nmxfp4 - - - - <- experts"}};
+  for (const auto& [word, section, want] : cases) {
+    const TempFolder folder;
+    const Json config = {{"model_type", "deepseek_v4"}, {"hidden_size", 64},
+                         {"moe_intermediate_size", 32}, {"n_routed_experts", 8},
+                         {"num_experts_per_tok", 2},    {"num_hidden_layers", 2},
+                         {"hidden_act", "silu"},        {"topk_method", "noaux_tc"},
+                         {"expert_dtype", word},        {"quantization_config", section}};
+    folder.write("config.json", config.dump());
+    EXPECT_EQ(text_of(shipped().resolve(folder.path()).quantization), want);
+  }
 }
 
 // ModelOpt wrote a file of its own, before it wrote into the config.
