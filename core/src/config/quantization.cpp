@@ -38,7 +38,8 @@ class Section {
     if (value == nullptr) return otherwise;
     if (!value->is_number_integer()) fail(key, *value, "a whole number");
     const auto number = value->get<int64_t>();
-    if (number < -1 || number > kLargestBlock) fail(key, *value, "a number up to 65536");
+    const bool wraps = value->is_number_unsigned() && number < 0;
+    if (wraps || number < -1 || number > kLargestBlock) fail(key, *value, "a number up to 65536");
     return number;
   }
   bool flag(const char* key, bool otherwise) const {
@@ -139,7 +140,7 @@ WeightFormat algorithm_format(const std::string& algorithm, int64_t group_size) 
   for (const Known& each : known)
     if (algorithm == each.word) return each.format;
   WeightFormat other;
-  other.kind = algorithm;
+  other.kind = algorithm.empty() ? "unknown" : algorithm;
   if (group_size > 0) other.blocks = group_text(group_size);
   return other;
 }

@@ -93,7 +93,10 @@ class Accounting {
   bool shape_tensor_agrees(const StoredWeight& stored);
   void report(uint32_t layer_index, const Source& source, const Judgement& judgement);
   void take_companions(uint32_t layer_index, Source* source);
-  void note_difference(const Source& source, const Judgement& judgement);
+  std::string_view like_companion(uint32_t layer_index, const Source& source, uint32_t kind);
+  void find_lost_companions(uint32_t layer_index, uint32_t param);
+  bool is_excluded(uint32_t layer_index, const Source& source) const;
+  void note_difference(uint32_t layer_index, const Source& source, const Judgement& judgement);
   std::string scheme_text(const LayerPlan& layer_plan, spec::Target target) const;
   void finish_warnings();
   void sort_sources(LayerPlan* layer_plan) const;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include <moert/abi/moe_runner.h>
 #include <moert/abi/quant_method.h>
@@ -92,10 +93,10 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
   if (known != formats_.end()) return known->second;
   uint32_t& index = formats_.emplace(i, kNoFormat).first->second;
   const StoredWeight weight = stored(layer_index, source);
-  spec::WeightFormat pinned;
-  pinned.kind = layer(layer_index).scheme;
+  const std::string& scheme = layer(layer_index).scheme;
+  const spec::WeightFormat pinned = announced_by(scheme);
   const spec::WeightFormat* format = announced(source.tensor->name);
-  if (format == nullptr && !pinned.kind.empty() && source.target == Target::expert &&
+  if (format == nullptr && !scheme.empty() && source.target == Target::expert &&
       !model_.quantization)
     format = &pinned;
   const Judgement judgement = judge(weight, format);
@@ -104,23 +105,40 @@ uint32_t Accounting::format_index(uint32_t layer_index, const Source& source) {
     return index;
   }
   if (!shape_tensor_agrees(weight)) return index;
-  if (format != &pinned) note_difference(source, judgement);
+  if (format != &pinned) note_difference(layer_index, source, judgement);
   const auto at = std::find(plan_.formats.begin(), plan_.formats.end(), *judgement.format);
   index = static_cast<uint32_t>(at - plan_.formats.begin());
   if (at == plan_.formats.end()) plan_.formats.push_back(*judgement.format);
   return index;
 }
 
+// Another weight's companion of that kind: what is missing is mostly called as those that are there. Of the
+// same part, else of any in the layer; empty: none has one.
+std::string_view Accounting::like_companion(uint32_t layer_index, const Source& source,
+                                            uint32_t kind) {
+  const auto name_at = [&](Target target, int64_t expert, uint32_t part) -> std::string_view {
+    const uint32_t i = slot(layer_index, target, expert, part, kind);
+    return i == kFree ? std::string_view() : std::string_view(tensor(i).name);
+  };
+  std::string_view any;
+  for (int64_t e = 0; e < layer(layer_index).routing.num_experts; ++e)
+    for (uint32_t part = 0; part < kExpertParts; ++part) {
+      const std::string_view name = name_at(Target::expert, e, part);
+      if (source.target == Target::expert && part == source.part && !name.empty()) return name;
+      if (any.empty()) any = name;
+    }
+  for (uint32_t part = 0; part < kExpertParts; ++part) {
+    const std::string_view name = name_at(Target::shared, 0, part);
+    if (!name.empty() && (source.target == Target::shared || any.empty())) return name;
+  }
+  return any;
+}
+
 void Accounting::report(uint32_t layer_index, const Source& source, const Judgement& judgement) {
   const auto weight = static_cast<uint32_t>(source.tensor - &tensor(0));
   const uint32_t kind = kind_of(MOERT_ROLE_WEIGHT, judgement.param);
   if (judgement.fault == Finding::missing) {
-    // Called as those of the weight's neighbours, which mostly have one.
-    std::string_view beside;
-    const int64_t experts = layer(layer_index).routing.num_experts;
-    for (int64_t e = 0; beside.empty() && source.target == Target::expert && e < experts; ++e)
-      if (const uint32_t i = slot(layer_index, source.target, e, source.part, kind); i != kFree)
-        beside = tensor(i).name;
+    const std::string_view beside = like_companion(layer_index, source, kind);
     std::string name = companion_name(source.tensor->name, judgement.param, beside);
     plan_.findings.push_back(
         {Finding::missing,
@@ -147,6 +165,8 @@ void Accounting::find_formats(uint32_t layer_index) {
     take_companions(layer_index, &source);
     return false;
   });
+  for (const uint32_t param : {MOERT_PARAM_SCALE2, MOERT_PARAM_GROUP_INDEX})
+    find_lost_companions(layer_index, param);
   layer_plan.scheme = scheme_text(layer_plan, Target::expert);
   layer_plan.shared_scheme = scheme_text(layer_plan, Target::shared);
   layer_plan.layer_scheme = scheme_text(layer_plan, Target::layer);
@@ -168,12 +188,58 @@ void Accounting::take_companions(uint32_t layer_index, Source* source) {
   }
 }
 
+// What some experts' weights have beside them is missing where another's have none, though its format does
+// not need it: without a second scale numbers would be off by a constant, without a group index anything.
+void Accounting::find_lost_companions(uint32_t layer_index, uint32_t param) {
+  const auto has_one = [param](const Source& source) {
+    return std::any_of(source.companions.begin(), source.companions.end(),
+                       [param](const Companion& companion) { return companion.param == param; });
+  };
+  const auto scheme_of = [this](const Source& source) {
+    return std::make_tuple(source.target, source.part, plan_.formats[source.format].scheme.name);
+  };
+  const std::vector<Source>& sources = plan_.layers[layer_index].sources;
+  std::set<std::tuple<Target, uint32_t, std::string>> schemes;
+  for (const Source& source : sources)
+    if (source.format != kNoFormat && has_one(source)) schemes.insert(scheme_of(source));
+  if (schemes.empty()) return;
+  const TensorInfo* last = nullptr;  // a tensor of several experts or parts is missing one
+  for (const Source& source : sources) {
+    if (source.format == kNoFormat || source.tensor == last || has_one(source) ||
+        !schemes.contains(scheme_of(source)))
+      continue;
+    last = source.tensor;
+    Judgement judgement;
+    judgement.param = param;
+    judgement.fault = Finding::missing;
+    judgement.detail = std::string(param_text(param)) + ", which other experts' weights of '" +
+                       std::get<2>(scheme_of(source)) + "' have";
+    report(layer_index, source, judgement);
+  }
+}
+
+// Lists may name the tensors of single experts where one tensor holds them all.
+bool Accounting::is_excluded(uint32_t layer_index, const Source& source) const {
+  if (!excluded_) return false;
+  if (any_module(*excluded_, source.tensor->name)) return true;
+  for (uint32_t i = 0; source.rule->stacked && i < rules_.size(); ++i) {
+    const spec::TensorRule& rule = *rules_.at(i).rule;
+    if (rule.target != source.target || rule.stacked || rule.role != source.role ||
+        rule.parts.front() != source.part)
+      continue;
+    const std::string own = expand(rule, layer(layer_index).layer_id, source.expert);
+    if (excluded_->fit(module_of(own))) return true;
+  }
+  return false;
+}
+
 // Files hold over what is announced; whoever wrote the config hears of it once.
-void Accounting::note_difference(const Source& source, const Judgement& judgement) {
+void Accounting::note_difference(uint32_t layer_index, const Source& source,
+                                 const Judgement& judgement) {
   const std::string& name = source.tensor->name;
   const spec::WeightFormat* format = announced(name);
   const bool as_said = format != nullptr ? judgement.as_announced : judgement.is_plain;
-  if (as_said || (judgement.is_plain && excluded_ && any_module(*excluded_, name))) return;
+  if (as_said || (judgement.is_plain && is_excluded(layer_index, source))) return;
   if (judgement.is_plain && format != nullptr && format->kind == "none") return;
   Difference& difference = judgement.is_plain ? plain_ : other_;
   if (difference.count++ != 0) return;

@@ -2,7 +2,6 @@
 #include "weights/formats.hpp"
 
 #include <algorithm>
-#include <charconv>
 
 #include <moert/abi/quant_method.h>
 #include <moert/sdk/tensor.hpp>
@@ -13,14 +12,6 @@ namespace moert::weights {
 namespace {
 
 using spec::WeightFormat;
-
-constexpr std::string_view kKinds[] = {"none", "fp8",         "mxfp8",     "mxfp4",   "nvfp4",
-                                       "int8", "int4_packed", "int4_gptq", "int4_awq"};
-constexpr int64_t kLargestBlock = 65536;
-
-bool is_known(const std::string& kind) {
-  return std::find(std::begin(kKinds), std::end(kKinds), kind) != std::end(kKinds);
-}
 
 std::string text_of(const TensorInfo& info) {
   return std::string(moert::dtype_name(info.dtype)) + " " +
@@ -37,14 +28,6 @@ int64_t product(const std::vector<int64_t>& shape) {
   int64_t all = 1;
   for (const int64_t size : shape) all *= size;
   return all;
-}
-
-std::optional<int64_t> size_of(std::string_view digits) {
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc() && end == digits.data() + digits.size();
-  if (!whole || value < 1 || value > kLargestBlock) return std::nullopt;
-  return value;
 }
 
 // One weight on its way to a judgement. Every step returns false once there is a fault.
@@ -92,12 +75,14 @@ class Judge {
   bool scaled(const std::string& prefix);
   bool known_scale_dtype();
   bool find_blocks(std::string* word);
+  std::string scale_problem(const BlockSize& block) const;
   bool scale_fits();
   bool global_scale();
   bool single(uint32_t param);
   bool found(std::string_view kind);
   bool no_more(std::initializer_list<uint32_t> used);
   bool packed_fits(const std::string& kind, int64_t group);
+  bool shape_is_two_numbers();
 
   const StoredWeight& stored_;
   const WeightFormat* announced_;
@@ -110,7 +95,7 @@ bool Judge::decide() {
   const uint32_t dtype = stored_.weight->dtype;
   format_.dtype = dtype;
   if (is_float(dtype)) return plain();
-  if (announced_ != nullptr && !is_known(announced_->kind)) return by_announced_scheme();
+  if (announced_ != nullptr && !is_known_kind(announced_->kind)) return by_announced_scheme();
   if (is_fp8(dtype)) return fp8();
   if (dtype == MOERT_DTYPE_I32) return int4();
   if (!is_byte(dtype) && dtype != MOERT_DTYPE_F4_E2M1)
@@ -212,35 +197,33 @@ bool Judge::scaled(const std::string& prefix) {
 bool Judge::find_blocks(std::string* word) {
   *word = announced(&WeightFormat::blocks);
   if (announced(&WeightFormat::kind) == "mxfp8") *word = "block1x32";
-  if (word->empty()) {
-    for (const char* each : {"tensor", "channel"}) {
-      format_.block = *block_size_of(each);
-      if (!scale_fits()) continue;
-      *word = each;
-      result_ = {};
-      return true;
-    }
-    result_ = {};
+  for (const char* each : {"tensor", "channel"})
+    if (word->empty() && scale_problem(*block_size_of(each)).empty()) *word = each;
+  if (word->empty())
     return fault(MOERT_PARAM_SCALE,
                  "and nothing says what its numbers are of: expected one, one for each row, or "
                  "weight_block_size in the config");
-  }
   const std::optional<BlockSize> block = block_size_of(*word);
   if (!block) return fault(MOERT_PARAM_SCALE, "but the config announces blocks '" + *word + "'");
   format_.block = *block;
   return true;
 }
 
-bool Judge::scale_fits() {
+// What keeps the scale from being one of such blocks; empty: nothing does.
+std::string Judge::scale_problem(const BlockSize& block) const {
   const auto halves = static_cast<int64_t>(stored_.rule->parts.size());
-  const ScaleGrid grid = {stored_.rule, stored_.out, stored_.in, stored_.experts, format_.block};
+  const ScaleGrid grid = {stored_.rule, stored_.out, stored_.in, stored_.experts, block};
   Window window;
   std::string problem;
   const std::vector<int64_t>& shape = stored_.companion(MOERT_PARAM_SCALE)->shape;
-  for (int64_t half = 0; half < halves; ++half)
-    if (!scale_window(shape, grid, stored_.experts - 1, half, &window, &problem))
-      return fault(MOERT_PARAM_SCALE, problem);
-  return true;
+  for (int64_t half = 0; half < halves && problem.empty(); ++half)
+    scale_window(shape, grid, stored_.experts - 1, half, &window, &problem);
+  return problem;
+}
+
+bool Judge::scale_fits() {
+  const std::string problem = scale_problem(format_.block);
+  return problem.empty() || fault(MOERT_PARAM_SCALE, problem);
 }
 
 // One number for a tensor, an expert or a half.
@@ -319,7 +302,15 @@ bool Judge::packed_fits(const std::string& kind, int64_t group) {
   };
   return fits(MOERT_PARAM_WEIGHT, weight, true) && fits(MOERT_PARAM_SCALE, scale, false) &&
          fits(MOERT_PARAM_ZERO_POINT, zeros, true) && fits(MOERT_PARAM_GROUP_INDEX, {in}, true) &&
-         fits(kShapeParam, {2}, false);
+         shape_is_two_numbers();
+}
+
+bool Judge::shape_is_two_numbers() {
+  const TensorInfo* info = stored_.companion(kShapeParam);
+  if (info == nullptr) return true;
+  const bool whole = info->dtype == MOERT_DTYPE_I64 || info->dtype == MOERT_DTYPE_I32;
+  return (whole && info->shape == std::vector<int64_t>{2}) ||
+         fault(kShapeParam, "expected i64 or i32 [2]");
 }
 
 bool Judge::int4() {
@@ -366,21 +357,6 @@ bool reads(const Format& format, uint32_t param) {
   return std::any_of(options.begin(), options.end(), [](const auto& option) {
     return option.first == "activations" && (option.second == "static" || option.second == "nvfp4");
   });
-}
-
-std::optional<BlockSize> block_size_of(const std::string& word) {
-  if (word == "tensor") return BlockSize{0, 0};
-  if (word == "channel") return BlockSize{1, 0};
-  if (word.starts_with("g")) {
-    const auto cols = size_of(std::string_view(word).substr(1));
-    if (cols) return BlockSize{1, *cols};
-  }
-  const size_t cross = word.find('x');
-  if (!word.starts_with("block") || cross == std::string::npos) return std::nullopt;
-  const auto rows = size_of(std::string_view(word).substr(5, cross - 5));
-  const auto cols = size_of(std::string_view(word).substr(cross + 1));
-  if (!rows || !cols) return std::nullopt;
-  return BlockSize{*rows, *cols};
 }
 
 }  // namespace moert::weights

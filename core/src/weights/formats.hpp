@@ -45,6 +45,11 @@ Judgement judge(const StoredWeight& stored, const spec::WeightFormat* announced)
 // scales of their own, or not at all.
 bool reads(const Format& format, uint32_t param);
 
+// "none", "fp8" ... whose tensors are judged here; another kind is some plugin's scheme.
+bool is_known_kind(const std::string& kind);
+// What a scheme's name, or its beginning, says where no config announces anything.
+spec::WeightFormat announced_by(const std::string& scheme);
+
 // Blocks of a word such as "channel", "block128x128", "g32"; nullopt for another.
 std::optional<BlockSize> block_size_of(const std::string& word);
 

@@ -41,8 +41,10 @@ Form form_of(const ScaleGrid& grid, int64_t down, int64_t right, bool has_down, 
 
 std::vector<Form> forms_of(const ScaleGrid& grid) {
   const spec::TensorRule& rule = *grid.rule;
-  const int64_t rows = rule.flat ? grid.out * grid.experts : grid.out;
-  const int64_t down = along(rows, grid.block.rows), right = along(grid.in, grid.block.cols);
+  // A flat tensor has its experts one after the other along the dimension that is stored first.
+  const int64_t rows = rule.flat && !rule.transposed ? grid.out * grid.experts : grid.out;
+  const int64_t cols = rule.flat && rule.transposed ? grid.in * grid.experts : grid.in;
+  const int64_t down = along(rows, grid.block.rows), right = along(cols, grid.block.cols);
   std::vector<Form> forms = {form_of(grid, down, right, true, true)};
   if (grid.block.cols == 0) forms.push_back(form_of(grid, down, 1, true, false));
   if (grid.block.rows != 0 || grid.block.cols != 0) return forms;
@@ -55,6 +57,11 @@ std::vector<Form> forms_of(const ScaleGrid& grid) {
   }
   for (const size_t rank : {0u, 1u}) forms.push_back({std::vector<int64_t>(rank, 1), 0, 0, 0, 0});
   return forms;
+}
+
+std::string across(const char* what, int64_t block, int64_t size) {
+  return "expected blocks that end where gate, up and the experts end: " + std::to_string(block) +
+         " " + what + " do not divide " + std::to_string(size);
 }
 
 }  // namespace
@@ -72,20 +79,24 @@ bool scale_window(const std::vector<int64_t>& shape, const ScaleGrid& grid, int6
   }
   const spec::TensorRule& rule = *grid.rule;
   const auto halves = static_cast<int64_t>(rule.parts.size());
-  const int64_t out = grid.out / halves, block = grid.block.rows;
+  const int64_t out = grid.out / halves, block = grid.block.rows, wide = grid.block.cols;
   const bool alternate = rule.interleaved && halves > 1;
-  const int64_t before = (rule.flat ? expert * grid.out : 0) + (alternate ? 0 : half * out);
+  const bool is_below = rule.flat && !rule.transposed, is_beside = rule.flat && rule.transposed;
+  const int64_t before = (is_below ? expert * grid.out : 0) + (alternate ? 0 : half * out);
   if (block > 1 && (before % block != 0 || alternate ||
-                    (rule.flat && grid.experts > 1 && grid.out % block != 0))) {
-    *problem =
-        "expected blocks that end where gate, up and the experts end: " + std::to_string(block) +
-        " rows do not divide " + std::to_string(out);
+                    (is_below && grid.experts > 1 && grid.out % block != 0))) {
+    *problem = across("rows", block, out);
+    return false;
+  }
+  if (is_beside && wide > 1 && grid.experts > 1 && grid.in % wide != 0) {
+    *problem = across("columns", wide, grid.in);
     return false;
   }
   const int64_t step = alternate && block == 1 ? halves : 1;
-  window->shape = {along(out, block), along(grid.in, grid.block.cols)};
+  window->shape = {along(out, block), along(grid.in, wide)};
   window->strides = {form->down * step, form->right};
   window->first = (rule.stacked && !rule.flat ? expert * form->expert : 0) + half * form->half;
+  if (is_beside && wide != 0) window->first += expert * grid.in / wide * form->right;
   if (block != 0) window->first += (before / block + (alternate ? half : 0)) * form->down;
   return true;
 }

@@ -42,6 +42,19 @@ inline const config::Families& families() {
   return it;
 }
 
+// Named after the running test, and a number.
+inline fs::path fresh_folder() {
+  const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  static int count = 0;
+  std::string name =
+      std::string("moert_") + test->test_suite_name() + test->name() + std::to_string(count++);
+  std::replace(name.begin(), name.end(), '/', '_');
+  fs::path folder = fs::path(::testing::TempDir()) / name;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
 struct Tensor {
   std::vector<int64_t> shape;
   std::vector<float> values;
@@ -69,14 +82,7 @@ class Tiny {
 
   // Writes config.json and model.safetensors to a fresh folder.
   fs::path save() const {
-    const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
-    static int count = 0;
-    std::string name =
-        std::string("moert_") + test->test_suite_name() + test->name() + std::to_string(count++);
-    std::replace(name.begin(), name.end(), '/', '_');
-    const fs::path folder = fs::path(testing::TempDir()) / name;
-    fs::remove_all(folder);
-    fs::create_directories(folder);
+    const fs::path folder = fresh_folder();
     write_text_file(folder / "config.json", config.dump(1));
     weights::SafetensorsWriter writer;
     for (const auto& [tensor_name, tensor] : tensors)

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "unit/golden/support.hpp"
+#include "weights/plan.hpp"
 
 namespace moert::golden {
 namespace {
@@ -38,6 +39,37 @@ TEST(GoldenCoverage, MetadataSaysWhoComputedTheNumbers) {
     const auto metadata = weights::Checkpoint(golden_file(folder)).metadata();
     EXPECT_NE(metadata.contains("reference"), metadata.contains("transformers")) << folder;
   }
+}
+
+// Kinds of weights, and what remains of rows before them, that some folder has.
+TEST(GoldenCoverage, EveryFormatHasAFolder) {
+  std::map<std::string, std::string> found;  // scheme -> folder
+  for (const std::string& folder : folders()) {
+    const spec::Model model = families().resolve(data_folder() / folder);
+    if (!model.unsupported.empty()) continue;
+    const weights::Checkpoint checkpoint(data_folder() / folder);
+    const spec::Tensors tensors = families().tensors(model);
+    const weights::Plan plan = weights::make_plan(model, tensors, checkpoint);
+    for (const weights::Format& format : plan.formats) found.emplace(format.scheme.text(), folder);
+    if (model.quantization) {
+      EXPECT_EQ(plan.warnings, std::vector<std::string>{}) << folder;
+      EXPECT_GT(plan.formats.size(), 0u) << folder;
+    }
+  }
+  std::string all;
+  for (const auto& [scheme, folder] : found) all += scheme + "   of " + folder + "\n";
+  for (const char* scheme :
+       {"f32", "bf16", "fp8_e4m3fn.block128x128.f32, activations group128",
+        "fp8_e4m3fn.block128x128.bf16, activations group128",
+        "fp8_e4m3fn.block128x128.e8m0, activations group128_ue8m0",
+        "fp8_e4m3fn.channel.bf16, activations token",
+        "fp8_e4m3fn.block1x32.e8m0, activations mxfp8", "mxfp4.g32.e8m0",
+        "mxfp4.g32.e8m0, activations group128_ue8m0",
+        "nvfp4.g16.e4m3fn, activations nvfp4, global multiply",
+        "nvfp4.g16.e4m3fn, activations nvfp4, global divide",
+        "int8.channel.bf16, activations token", "int4_packed.g32.bf16, zeros none",
+        "int4_gptq.g32.f16, zeros plus_one", "int4_awq.g32.f16, zeros stored"})
+    EXPECT_TRUE(found.contains(scheme)) << "no folder has " << scheme << "; there are\n" << all;
 }
 
 TEST(GoldenCoverage, FoldersAreSmall) {

@@ -100,11 +100,13 @@ TEST_P(Threads, OneAndTwoGiveTheSameBits) {
   EXPECT_TRUE(std::ranges::equal(a.bytes(), b.bytes())) << again();
 }
 
-// Between them: latent width, shared experts, groups, averages, biases, a table of tokens, bf16.
+// Between them: latent width, shared experts, groups, averages, biases, a table of tokens, bf16; rows
+// quantised by groups, by rows and in four bits.
 INSTANTIATE_TEST_SUITE_P(Some, Threads,
                          testing::Values("deepseek-v3-f32", "deepseek-v4-f32", "gemma4-f32",
                                          "gpt-oss-f32", "longcat-flash-f32",
-                                         "nemotron-h-latent-f32", "olmoe-bf16", "phimoe-f32"),
+                                         "nemotron-h-latent-f32", "olmoe-bf16", "phimoe-f32",
+                                         "deepseek-v4-fp4", "qwen3-moe-int8", "qwen3-moe-nvfp4"),
                          folder_name);
 
 }  // namespace
