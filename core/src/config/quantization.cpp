@@ -253,11 +253,12 @@ Quantization read_section(const Section& s) {
   const auto groups = s.sections("config_groups");
   const bool divides = result.method == "compressed-tensors";
   if (!groups.empty() && !(own_words && !result.groups.empty())) {
-    for (const auto& [name, group] : groups)
-      result.groups.push_back(config_group(group, s.text("format"), divides));
     // Names before classes, whatever the order in the file.
-    std::stable_partition(result.groups.begin(), result.groups.end(),
-                          [](const FormatGroup& group) { return !group.targets.empty(); });
+    for (const bool is_named : {true, false})
+      for (const auto& [name, group] : groups)
+        if (FormatGroup one = config_group(group, s.text("format"), divides);
+            one.targets.empty() != is_named)
+          result.groups.push_back(std::move(one));
   } else {
     result.groups.push_back({{}, method_format(s, result.method)});
   }

@@ -17,6 +17,7 @@
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
 #include "support/safetensors_edit.hpp"
+#include "util/file.hpp"
 
 namespace moert::runtime {
 namespace {
@@ -172,6 +173,28 @@ TEST_F(FormatsOfModels, APinnedSchemeStandsForWhatAConfigWouldAnnounce) {
       ADD_FAILURE() << error.what();
     }
   }
+}
+
+// A Model file says what the config said, and pins.
+TEST_F(FormatsOfModels, ADescriptionThatPinsAnotherSchemeIsRefused) {
+  copy("deepseek-v3-fp8");
+  edit.write_folder(folder, like);
+  const auto described = [&](const std::string& scheme) {
+    spec::Model spec = families().resolve(folder);
+    for (spec::MoELayer& layer : spec.layers) layer.scheme = scheme;
+    const fs::path file = folder / "model.yaml";
+    write_text_file(file, config::write_model(spec));
+    spec::Model read = config::read_model(file);
+    EXPECT_EQ(read.quantization, spec.quantization);
+    spec::Tensors rules = families().tensors(read);
+    Model(*session, std::move(read), std::move(rules), {}).load();
+  };
+  described("");
+  described("fp8_e4m3fn");
+  expect_error(Fault::usage,
+               {"the model's description says scheme 'fp8_e5m2'",
+                "is 'fp8_e4m3fn.block128x128.f32'", "leave it out"},
+               [&] { described("fp8_e5m2"); });
 }
 
 TEST_F(FormatsOfModels, ExplainTellsWhatAFormatWasFoundIn) {
