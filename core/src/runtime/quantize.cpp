@@ -177,17 +177,18 @@ class Writing {
 bool is_config(const std::string& name) { return name == "config.json" || name == "params.json"; }
 
 bool is_of_weights(const std::string& name) {
-  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json") ||
-         name == "hf_quant_config.json";
+  return name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json");
 }
 
 // Tokenizer, templates, the model's own card; folders and what begins with '.' stay behind.
-void copy_other_files(const fs::path& from, const fs::path& to, const std::function<void()>& poll) {
+// ModelOpt's file beside the config announces weights that are no longer there.
+void copy_other_files(const QuantizePlan& plan, const fs::path& from, const fs::path& to,
+                      const std::function<void()>& poll) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(from, error)) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_regular_file(error) || name.starts_with(".") || is_config(name) ||
-        is_of_weights(name))
+        is_of_weights(name) || (name == "hf_quant_config.json" && !plan.is_copy))
       continue;
     poll();
     if (!fs::copy_file(entry.path(), to / name, error))
@@ -199,6 +200,10 @@ void copy_other_files(const fs::path& from, const fs::path& to, const std::funct
 void write_configs(const QuantizePlan& plan, const fs::path& from, const fs::path& to) {
   for (const char* name : {"config.json", "params.json"}) {
     if (!fs::exists(from / name)) continue;
+    if (plan.is_copy) {
+      fs::copy_file(from / name, to / name);
+      continue;
+    }
     write_text_file(to / name, plan.keeps_own
                                    ? config::write_exclusions(from / name, plan.newly_excluded)
                                    : config::write_quantization(from / name, plan.quantization));
@@ -278,7 +283,7 @@ QuantizeReport quantize(Session& session, const config::Families& families, cons
   folder.require_room(writer.bytes());
   Writing writing(source, plan, codec, writer, progress, poll);
   writing.run();
-  copy_other_files(job.source, folder.path(), poll);
+  copy_other_files(plan, job.source, folder.path(), poll);
   write_configs(plan, job.source, folder.path());
   QuantizeReport report;
   report.layers = writing.take_layers();

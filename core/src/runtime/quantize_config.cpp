@@ -36,9 +36,10 @@ class Description {
       if (!is_float_word(weight.format->scheme.name))
         add_quantised(weights::plain_name(weight.source->tensor->name));
     refuse_unread();
-    if (method_.empty())
+    plan_.quantization.method = method_;
+    if (!plan_.is_copy && method_.empty())
       keep_own();
-    else
+    else if (!plan_.is_copy)
       announce();
   }
 
@@ -70,7 +71,6 @@ class Description {
 
   void announce() {
     spec::Quantization& to = plan_.quantization;
-    to.method = method_;
     std::unordered_map<const TargetScheme*, size_t> groups;
     for (const NewWeight& weight : plan_.weights) {
       if (weight.target->is_plain()) continue;
@@ -87,7 +87,7 @@ class Description {
                      const std::unordered_map<const TargetScheme*, size_t>& groups) {
     if (is_float_word(kept.format->scheme.name)) return;
     for (const auto& [scheme, group] : groups)
-      if (scheme->scheme.name == kept.format->scheme.name) {
+      if (is_of_scheme(kept.format->scheme, *scheme)) {
         plan_.quantization.groups[group].targets.push_back(
             module_name(weights::plain_name(kept.source->tensor->name)));
         return;
@@ -110,7 +110,9 @@ class Description {
     std::vector<std::string> modules;
     std::unordered_set<std::string> seen;
     for (const weights::TensorInfo& info : plan_.tensors) {
-      if (!is_float(info.dtype) || info.shape.size() < 2 || is_companion(info.name)) continue;
+      if (!is_float(info.dtype) || info.shape.size() < 2 || info.name.ends_with("bias") ||
+          is_companion(info.name))
+        continue;
       std::string module = module_name(info.name);
       if (module == info.name) {
         const std::string holder(weights::module_of(info.name));

@@ -112,8 +112,10 @@ void require_fit(const TargetScheme& target, const Placement& to, const std::str
   if (target.block.rows > 1 && halves == 2 &&
       (rule.interleaved || to.rows / 2 % target.block.rows != 0))
     refuse("blocks of " + std::to_string(target.block.rows) +
-               " rows would lie across gate and up, of " + std::to_string(to.rows / 2) +
-               " rows each, which share a tensor",
+               " rows would lie across gate and up, " +
+               (rule.interleaved
+                    ? "whose rows take turns in one tensor"
+                    : "of " + std::to_string(to.rows / 2) + " rows each, which share a tensor"),
            "choose other blocks, or fp8.channel");
   const bool across =
       target.block.rows == 0 || (target.block.rows > 1 && to.rows % target.block.rows != 0);

@@ -27,12 +27,6 @@ bool is_plain_float(const weights::Format& format) {
   return format.scheme.name == "bf16" || format.scheme.name == "f16" || format.scheme.name == "f32";
 }
 
-bool has_options(const spec::Scheme& scheme, const spec::Scheme& wanted) {
-  return std::all_of(wanted.options.begin(), wanted.options.end(), [&](const auto& option) {
-    return std::count(scheme.options.begin(), scheme.options.end(), option) != 0;
-  });
-}
-
 class Planner {
  public:
   Planner(const QuantizeSource& source, const QuantizeWishes& wishes, WeightCodec& codec)
@@ -51,6 +45,8 @@ class Planner {
     for (const Candidate& each : candidates_)
       if (each.target != nullptr) place(each);
     for (NewWeight& weight : plan_.weights) complete(weight);
+    plan_.is_copy = std::all_of(plan_.weights.begin(), plan_.weights.end(),
+                                [](const NewWeight& weight) { return weight.unchanged; });
     list_steps();
     describe_quantization(source_, kept_, method_, &plan_);
     return std::move(plan_);
@@ -280,17 +276,19 @@ Placement Planner::placement(const Candidate& each, const TargetScheme& target) 
   return to;
 }
 
-// Does the file hold the very tensors that would be written?
+// Does the file hold the very tensors that would be written? What floats their scales are doesn't matter.
 bool Planner::is_same(const Candidate& each, const TargetScheme& target,
                       const Placement& to) const {
   const weights::Format& from = format(each);
-  if (to.rule != each.source->rule || from.scheme.name != target.scheme.name ||
-      !has_options(from.scheme, target.scheme) || to.cols % target.group != 0)
+  if (to.rule != each.source->rule || !is_of_scheme(from.scheme, target) ||
+      to.cols % target.group != 0)
     return false;
   for (const StoredTensor& tensor :
        stored_tensors(target, to, codec_.parts(target, to.rows, to.cols, to.name), method_)) {
     const weights::TensorInfo* found = source_.checkpoint.find(tensor.info.name);
-    if (found == nullptr || found->dtype != tensor.info.dtype || found->shape != tensor.info.shape)
+    const bool is_scale = tensor.param == MOERT_PARAM_SCALE && tensor.info.dtype == MOERT_DTYPE_F32;
+    if (found == nullptr || found->shape != tensor.info.shape ||
+        (found->dtype != tensor.info.dtype && !is_scale))
       return false;
   }
   return true;
@@ -334,6 +332,9 @@ void Planner::complete(NewWeight& weight) {
   const Placement& to = weight.to;
   weight.tensors = stored_tensors(*weight.target, to,
                                   codec_.parts(*weight.target, to.rows, to.cols, to.name), method_);
+  if (!weight.unchanged) return;
+  for (StoredTensor& tensor : weight.tensors)
+    tensor.info = *source_.checkpoint.find(tensor.info.name);
 }
 
 // In the order of the source's files, so that these are read forward.
@@ -345,8 +346,10 @@ void Planner::list_steps() {
     const NewWeight& weight = plan_.weights[i];
     for (const weights::Source* piece : weight.pieces) {
       taken.insert(piece->tensor->name);
-      bases.insert(weights::plain_name(piece->tensor->name));
+      if (!plan_.is_copy) bases.insert(weights::plain_name(piece->tensor->name));
     }
+    for (const StoredTensor& tensor : weight.tensors)
+      if (weight.unchanged) taken.insert(tensor.info.name);
     const auto at = static_cast<size_t>(weight.pieces.front()->tensor - from.data());
     steps.emplace_back(at, Step{nullptr, i, 0});
   }

@@ -65,6 +65,7 @@ struct QuantizePlan {
   std::vector<NewWeight> weights;
   std::vector<Step> steps;
   std::vector<weights::TensorInfo> tensors;  // of the new checkpoint
+  bool is_copy = false;                      // every weight has its scheme already
   uint64_t excluded = 0;                     // weights that a pattern kept as they are
   // The config's: a quantization in the place of its own, or its own without these modules.
   bool keeps_own = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/target_scheme.hpp"
 
+#include <algorithm>
+
 #include <moert/error.hpp>
 
 #include "util/nearest.hpp"
@@ -69,7 +71,22 @@ TargetScheme int4(const std::string& word, int64_t group) {
   return target;
 }
 
+// A scheme's name without the type of its scales, where that is a matter of taste: "int8.channel".
+std::string_view kind_of(std::string_view name) {
+  for (const std::string_view scale : {".f32", ".bf16", ".f16"})
+    if (name.ends_with(scale)) return name.substr(0, name.size() - scale.size());
+  return name;
+}
+
 }  // namespace
+
+bool is_of_scheme(const spec::Scheme& scheme, const TargetScheme& target) {
+  const auto& wanted = target.scheme.options;
+  return kind_of(scheme.name) == kind_of(target.scheme.name) &&
+         std::all_of(wanted.begin(), wanted.end(), [&](const auto& option) {
+           return std::count(scheme.options.begin(), scheme.options.end(), option) != 0;
+         });
+}
 
 const std::vector<std::string>& target_scheme_words() {
   static const std::vector<std::string> words = {

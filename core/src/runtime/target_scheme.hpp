@@ -29,6 +29,8 @@ struct TargetScheme {
 TargetScheme target_scheme(const std::string& word, const std::string& place);
 // Floats of that type as a scheme.
 TargetScheme plain_scheme(const std::string& dtype);
+// Is a weight of `scheme` one of that target? What floats its scales are doesn't matter.
+bool is_of_scheme(const spec::Scheme& scheme, const TargetScheme& target);
 // The words, for help and messages.
 const std::vector<std::string>& target_scheme_words();
 
