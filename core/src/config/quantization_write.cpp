@@ -24,7 +24,7 @@ constexpr const char* kNested[] = {"text_config", "llm_config", "language_config
                                    "thinker_config"};
 constexpr const char* kExclusions[] = {"ignore", "modules_to_not_convert", "ignored_layers",
                                        "exclude_modules"};
-constexpr std::string_view kPythonMark = "\x01python:";  // no text of a file begins like that
+constexpr std::string_view kPythonMark = R"(\u0001python:)";  // no text of a file begins like that
 
 [[noreturn]] void refuse(const WeightFormat& format, const std::string& method) {
   throw Error(Fault::usage,
@@ -53,8 +53,7 @@ class File {
 
   std::string text() const {
     std::string text = json_.dump(2) + "\n";
-    const std::string begin = Json(std::string(kPythonMark)).dump();
-    const std::string_view quoted = std::string_view(begin).substr(0, begin.size() - 1);
+    const std::string quoted = '"' + std::string(kPythonMark);
     for (size_t at = text.find(quoted); at != std::string::npos; at = text.find(quoted, at)) {
       text.erase(at, quoted.size());
       text.erase(text.find('"', at), 1);
