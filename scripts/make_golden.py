@@ -100,6 +100,12 @@ def check(args):
     quantised.check(args.out)
 
 
+def loaded_back(args):
+    from golden import loaded_back
+
+    return 0 if loaded_back.check(args.source, args.made, args.decoded) else 1
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -131,12 +137,18 @@ def main():
     p.set_defaults(action=tiny_loss)
     p = commands.add_parser("check", help="recompute every golden file found, in float64")
     p.set_defaults(action=check)
+    p = commands.add_parser(
+        "loaded-back", help="hold what `moert quantize` wrote against what the libraries read in it")
+    p.add_argument("source", type=pathlib.Path, help="the checkpoint that was quantised")
+    p.add_argument("made", type=pathlib.Path, help="what came out")
+    p.add_argument("decoded", type=pathlib.Path, help="the same decoded: moert quantize MADE DECODED --scheme f32")
+    p.set_defaults(action=loaded_back)
     args = parser.parse_args()
 
     import torch
 
     torch.set_num_threads(args.threads)
-    args.action(args)
+    return args.action(args)
 
 
 if __name__ == "__main__":

@@ -79,8 +79,27 @@ void add_families(Node& node, Options& options) {
             "more family files; may be repeated [those beside the program]");
 }
 
+void add_quantize_options(Node& node, Options& options) {
+  add_families(node, options);
+  node.text(
+      "Quantization", "--scheme", "SCHEME", options.scheme,
+      "what experts become: fp8.block128x128 (or other blocks), fp8.channel, fp8.tensor, mxfp8, "
+      "mxfp4, nvfp4, int8.channel, int4.g32, int4.g64, int4.g128; bf16 or f32 to decode");
+  node.list(
+      "Quantization", "--exclude", "PATTERN", options.exclude,
+      "leave these modules as they are: a name or words of it, a glob with '*', an expression "
+      "after 're:'; may be repeated [none]");
+  node.text("Quantization", "--experts", "FILE", options.experts,
+            "a file of kind Experts: which experts get another scheme [none]");
+  node.text("Quantization", "--hidden-states", "FILE", options.hidden_states,
+            "run both checkpoints on these rows, and report what changed [none]");
+  node.text("Output", "--shard-size", "SIZE", options.shard_size,
+            "most data in one file, as in 500MB [5GB]");
+}
+
 void add_own_options(Node& node, Options& options) {
   const std::string_view name = node.info->name;
+  if (name == "quantize") add_quantize_options(node, options);
   if (name == "run" || name == "explain") {
     add_families(node, options);
     node.list("Run", "--set", "KEY=VALUE", options.set,
@@ -148,6 +167,7 @@ class CommandLine {
     if (info.run == nullptr) app->require_subcommand(1);
     if (!info.target.empty())
       app->add_option("target", options_.target)->required(info.target_required);
+    if (!info.second.empty()) app->add_option("destination", options_.destination)->required();
     add_own_options(node, options_);
     add_common(node, options_);
     if (!info.name.empty()) return;
@@ -188,11 +208,15 @@ std::string full_name(const Node& node) {
   if (is_missing && node.info->run == nullptr)
     throw Error(Fault::usage, "a command is missing", full_name(node),
                 "one of: " + joined(CommandLine::known_after(node, false)) + "; " + help);
-  if (is_missing)
-    throw Error(Fault::usage, "the argument " + std::string(node.info->target) + " is missing",
+  if (is_missing) {
+    const bool first = node.info->second.empty() || node.app->get_option("target")->empty();
+    throw Error(Fault::usage,
+                "the argument " + std::string(first ? node.info->target : node.info->second) +
+                    " is missing",
                 full_name(node),
-                "give " + std::string(node.info->target_text) +
+                "give " + std::string(first ? node.info->target_text : node.info->second_text) +
                     ", as in: " + std::string(node.info->examples.front()));
+  }
   throw Error(Fault::usage, error.what(), full_name(node), help);
 }
 
@@ -202,12 +226,14 @@ void refuse_empty(const Node& node) {
     for (const std::string& value : option->results()) {
       if (!value.empty()) continue;
       const bool is_target = option->get_positional();
-      throw Error(
-          Fault::usage, "the argument is empty",
-          full_name(node) + " " +
-              (is_target ? std::string(node.info->target) : "--" + option->get_lnames().front()),
-          is_target ? "give " + std::string(node.info->target_text)
-                    : "give a value, or leave the flag out");
+      const bool is_first = option->get_name() == "target";
+      throw Error(Fault::usage, "the argument is empty",
+                  full_name(node) + " " +
+                      (is_target ? std::string(is_first ? node.info->target : node.info->second)
+                                 : "--" + option->get_lnames().front()),
+                  is_target ? "give " + std::string(is_first ? node.info->target_text
+                                                             : node.info->second_text)
+                            : "give a value, or leave the flag out");
     }
 }
 

@@ -17,6 +17,7 @@ int cmd_plugins_show(const Options& options, Console& console);
 int cmd_model_inspect(const Options& options, Console& console);
 int cmd_model_describe(const Options& options, Console& console);
 int cmd_model_list(const Options& options, Console& console);
+int cmd_quantize(const Options& options, Console& console);
 int cmd_env(const Options& options, Console& console);
 int cmd_bench_overhead(const Options& options, Console& console);
 int cmd_bench_plugins(const Options& options, Console& console);

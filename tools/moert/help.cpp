@@ -155,6 +155,17 @@ constexpr CommandInfo kCommands[] = {
      "",
      false,
      cmd_model_list},
+    {"quantize",
+     "SRC DST --scheme SCHEME [OPTION]...",
+     "Writes a checkpoint anew with its experts in another format, or decodes one.",
+     {"moert quantize tests/data/olmoe-tiny out/olmoe-mxfp4 --scheme mxfp4",
+      "moert quantize tests/data/qwen3-moe-fp8 out/qwen3-bf16 --scheme bf16"},
+     "SRC",
+     "a checkpoint folder",
+     true,
+     cmd_quantize,
+     "DST",
+     "a folder that is not there yet, or empty; it appears when it is whole"},
     {"env",
      "[OPTION]...",
      "Shows what the program is, where it looks for plugins, and which devices it sees.",
@@ -222,7 +233,10 @@ std::string help_text(const CommandInfo& command, const std::vector<OptionInfo>&
     if (!child.empty()) children += entry(child, other.summary);
   }
   if (!children.empty()) text += "\nCommands:\n" + children;
-  if (!command.target.empty()) text += "\nArgument:\n" + entry(command.target, command.target_text);
+  if (!command.target.empty())
+    text += (command.second.empty() ? "\nArgument:\n" : "\nArguments:\n") +
+            entry(command.target, command.target_text);
+  if (!command.second.empty()) text += entry(command.second, command.second_text);
   std::vector<std::string> groups;
   for (const OptionInfo& option : options)
     if (std::find(groups.begin(), groups.end(), option.group) == groups.end())

@@ -21,6 +21,7 @@ struct CommandInfo {
   std::string_view target, target_text;  // the positional argument, and what it is
   bool target_required = false;
   Command run = nullptr;
+  std::string_view second = {}, second_text = {};  // a second positional argument, always required
 };
 
 struct OptionInfo {

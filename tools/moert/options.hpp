@@ -9,8 +9,9 @@ namespace moert::tool {
 
 // A text is empty, a list has no items, where a flag was not given.
 struct Options {
-  std::string command;  // "moert plugins list"
-  std::string target;   // the positional argument: RUN.yaml, DIR, NAME
+  std::string command;      // "moert plugins list"
+  std::string target;       // the positional argument: RUN.yaml, DIR, NAME
+  std::string destination;  // the second one, of `quantize`
 
   // talk
   bool json = false, no_color = false, quiet = false;
@@ -24,6 +25,8 @@ struct Options {
   // of single commands
   bool all = false, markdown = false;
   std::string output;
+  std::string scheme, experts, hidden_states, shard_size;
+  std::vector<std::string> exclude;
 };
 
 }  // namespace moert::tool

@@ -11,8 +11,11 @@
 
 namespace moert::tool {
 
-ProgressLine::ProgressLine(bool quiet)
-    : enabled_(!quiet && ::isatty(STDERR_FILENO) == 1), start_(Clock::now()), last_(start_) {}
+ProgressLine::ProgressLine(bool quiet, const char* action)
+    : action_(action),
+      enabled_(!quiet && ::isatty(STDERR_FILENO) == 1),
+      start_(Clock::now()),
+      last_(start_) {}
 
 void ProgressLine::update(uint64_t done, uint64_t total, uint64_t bytes) {
   throw_if_interrupted();
@@ -24,7 +27,7 @@ void ProgressLine::update(uint64_t done, uint64_t total, uint64_t bytes) {
   shown_ = true;
   const double left =
       done == 0 ? 0 : elapsed * static_cast<double>(total - done) / static_cast<double>(done);
-  const std::string text = "\rloading weights " + std::to_string(done) + "/" +
+  const std::string text = std::string("\r") + action_ + " " + std::to_string(done) + "/" +
                            std::to_string(total) + "  " +
                            bytes_text(static_cast<uint64_t>(static_cast<double>(bytes) / elapsed)) +
                            "/s  eta " + fixed(left, 0) + " s\x1b[K";

@@ -1,4 +1,4 @@
-// The progress line of loading.
+// The progress line of loading and writing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,11 +7,11 @@
 
 namespace moert::tool {
 
-// One line on stderr, rewritten; only on a terminal, only after a second. Also the place where loading
+// One line on stderr, rewritten; only on a terminal, only after a second. Also the place where the work
 // notices Ctrl-C, by an exception.
 class ProgressLine {
  public:
-  explicit ProgressLine(bool quiet);
+  explicit ProgressLine(bool quiet, const char* action = "loading weights");
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
   ~ProgressLine() { clear(); }
@@ -21,6 +21,7 @@ class ProgressLine {
 
  private:
   using Clock = std::chrono::steady_clock;
+  const char* action_;
   bool enabled_ = false, shown_ = false;
   Clock::time_point start_, last_;
 };

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "spec/expert_scheme.hpp"
 #include "spec/family.hpp"
 #include "spec/model.hpp"
 #include "spec/run.hpp"
@@ -63,7 +64,10 @@ spec::Run read_run(const std::filesystem::path& file, const std::vector<Override
 spec::Model read_model(const std::filesystem::path& file);
 std::string write_model(const spec::Model& model);
 
-// Kind of a YAML file ("Run", "Model", "Family"), from its head. Throws Error(usage).
+// Reads a file of kind Experts. Throws Error(usage) with file:line:column.
+std::vector<spec::ExpertScheme> read_experts(const std::filesystem::path& file);
+
+// Kind of a YAML file ("Run", "Model", "Family", "Experts"), from its head. Throws Error(usage).
 std::string kind_of(const std::filesystem::path& file);
 
 // The JSON schema for editors, made from the same tables as the parser.

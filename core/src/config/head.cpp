@@ -10,7 +10,7 @@
 namespace moert::config {
 namespace {
 
-const std::vector<std::string> kinds() { return {"Run", "Model", "Family"}; }
+const std::vector<std::string> kinds() { return {"Run", "Model", "Family", "Experts"}; }
 
 const YamlNode& text_at(const YamlNode& document, const char* key, const std::string& example) {
   const YamlNode* node = document.find(key);

@@ -1,4 +1,4 @@
-// What the three kinds of documents have in common: their head, and names that are known everywhere.
+// What the kinds of documents have in common: their head, and names that are known everywhere.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

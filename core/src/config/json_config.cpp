@@ -105,9 +105,9 @@ std::string_view python_number_at(std::string_view text, size_t at) {
   return {};
 }
 
-// Python writes words for numbers that JSON does not have. They become texts, so that keys of no concern
-// here do no harm, and a quantity that is one of them gets an error that shows it.
-std::string quote_python_numbers(const std::string& text) {
+}  // namespace
+
+std::string quote_python_numbers(const std::string& text, std::string_view mark) {
   std::string result;
   result.reserve(text.size());
   bool quoted = false;
@@ -115,7 +115,7 @@ std::string quote_python_numbers(const std::string& text) {
     if (text[i] == '"') quoted = !quoted;
     const std::string_view word = quoted ? std::string_view() : python_number_at(text, i);
     if (!word.empty()) {
-      result.append("\"").append(word).append("\"");
+      result.append("\"").append(mark).append(word).append("\"");
       i += word.size() - 1;
       continue;
     }
@@ -125,10 +125,8 @@ std::string quote_python_numbers(const std::string& text) {
   return result;
 }
 
-}  // namespace
-
 nlohmann::json parse_config_json(const std::string& original, const std::string& name) {
-  const std::string text = quote_python_numbers(original);
+  const std::string text = quote_python_numbers(original, {});
   Builder builder;
   if (Json::sax_parse(text, &builder)) return builder.take();
   const Finding& fault = builder.fault();

@@ -116,11 +116,12 @@ std::string json_schema() {
   schema["title"] = "MoERT descriptions, moert/v1";
   schema["type"] = "object";
   schema["oneOf"] = Json::array();
-  for (const char* kind : {"Run", "Model", "Family"})
+  for (const char* kind : {"Run", "Model", "Family", "Experts"})
     schema["oneOf"].push_back({{"$ref", std::string("#/definitions/") + kind}});
   schema["definitions"]["Run"] = document_schema(run_table());
   schema["definitions"]["Model"] = document_schema(model_table());
   schema["definitions"]["Family"] = document_schema(family_table());
+  schema["definitions"]["Experts"] = document_schema(experts_table());
   return schema.dump(2) + "\n";
 }
 

@@ -52,10 +52,11 @@ struct Shape {
 };
 Shape shape_of(const Table& table);  // points into the table
 
-// The tables of the three kinds. Made once, never changed.
+// The tables of the kinds. Made once, never changed.
 const Table& run_table();
 const Table& model_table();
 const Table& family_table();
+const Table& experts_table();
 
 // Throws Error(usage) at the first fault: unknown key (with the nearest), missing key, wrong type,
 // a value that is not allowed.

@@ -41,6 +41,8 @@ KindChoice choose_kind(const Session& session, const char* word, const char* kin
           {},   {},   registry::choose(session.registry().candidates(kind), policy, question)};
 }
 
+}  // namespace
+
 KindChoice choose_quant(const Session& session, const FormatUse& use,
                         const ChoiceSettings& settings) {
   ChoiceSettings automatic;
@@ -54,6 +56,8 @@ KindChoice choose_quant(const Session& session, const FormatUse& use,
   choice.use = use;
   return choice;
 }
+
+namespace {
 
 void choose_quants(const Session& session, const char* word, const std::vector<FormatUse>& formats,
                    const ChoiceSettings& settings, std::vector<KindChoice>* kinds) {
@@ -111,6 +115,12 @@ LayerChoice choose_layer(const Session& session, const spec::Model& model,
                                               problem.shared(), asked, settings, device));
   }
   return choice;
+}
+
+void require_accepted(const KindChoice& kind) {
+  if (kind.decision.chosen != nullptr) return;
+  throw Error(Fault::refused, "no " + kind.word + " accepts " + kind.asked, kind.kind,
+              "the candidates and their reasons:\n" + registry::decision_table(kind.decision));
 }
 
 void require_accepted(const LayerChoice& choice) {

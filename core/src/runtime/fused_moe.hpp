@@ -71,6 +71,12 @@ using Quant = Part<moert_quant_method_t>;
 // Creates the parts that were chosen and hands them to the runner, which owns them.
 Runner FusedMoE(const Session& session, const LayerChoice& choice);
 
+// Asks every quant method about the format.
+KindChoice choose_quant(const Session& session, const FormatUse& use,
+                        const ChoiceSettings& settings);
+// Throws Error(refused) with the decision table if nobody accepts.
+void require_accepted(const KindChoice& kind);
+
 // The quant method that was chosen, bound to its scheme and options.
 Quant make_quant(const Session& session, const KindChoice& kind);
 

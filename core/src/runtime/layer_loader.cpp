@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/layer_loader.hpp"
 
-#include <optional>
-
 #include <moert/abi/router.h>
 
 #include "runtime/call.hpp"
+#include "runtime/quant_record.hpp"
 
 namespace moert::runtime {
 
@@ -15,39 +14,6 @@ spec::Target target_of(const std::string& word) {
   if (word == "shared_quant") return spec::Target::shared;
   return word == "layer_quant" ? spec::Target::layer : spec::Target::expert;
 }
-
-// A weight's record for plugins, with the views that it points to; immovable.
-struct QuantRecord {
-  std::vector<TensorView> views;
-  moert_quant_view_t view{};
-
-  QuantRecord(const weights::Checkpoint& checkpoint, const weights::Source& source,
-              const weights::Format& format) {
-    view.struct_size = sizeof view;
-    view.scheme = format.scheme.name.c_str();
-    view.layout = "canonical";
-    for (const auto& [key, value] : format.scheme.options)
-      if (key == "activations") view.flags |= MOERT_QUANT_ROWS;
-    views.reserve(source.companions.size());
-    for (const weights::Companion& companion : source.companions) {
-      views.push_back(weights::companion_view(checkpoint, source, format, companion));
-      place_of(companion.param) = views.back().get();
-    }
-  }
-  QuantRecord(const QuantRecord&) = delete;
-  QuantRecord& operator=(const QuantRecord&) = delete;
-
- private:
-  const moert_tensor_t*& place_of(uint32_t param) {
-    switch (param) {
-      case MOERT_PARAM_SCALE2: return view.scale2;
-      case MOERT_PARAM_ZERO_POINT: return view.zero_point;
-      case MOERT_PARAM_GROUP_INDEX: return view.group_index;
-      case MOERT_PARAM_INPUT_SCALE: return view.input_scale;
-      default: return view.scale;
-    }
-  }
-};
 
 // "FILE: tensor NAME with weight_scale": a fault may be in either.
 std::string place_of(const weights::Checkpoint& checkpoint, const weights::Source& source) {

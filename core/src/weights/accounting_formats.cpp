@@ -9,18 +9,13 @@
 
 #include "weights/accounting.hpp"
 #include "weights/layout.hpp"
+#include "weights/outside.hpp"
 
 namespace moert::weights {
 
 using spec::Target;
 
 namespace {
-
-// A tensor's name without its last word: what lists of modules speak of.
-std::string_view module_of(std::string_view name) {
-  const size_t dot = name.rfind('.');
-  return dot == std::string_view::npos ? name : name.substr(0, dot);
-}
 
 // Of a tensor that holds all experts the name itself is the module's, too.
 bool any_module(const Targets& targets, std::string_view name) {

@@ -184,10 +184,12 @@ moert::TensorView Checkpoint::view(const TensorInfo& info) const {
     fail("the data begin at byte " + std::to_string(info.offset) + ", no multiple of " +
              std::to_string(alignment),
          place(info), "write the file again with a library that aligns its tensors");
-  const std::byte* data =
-      info.bytes == 0 ? nullptr : files_[info.file].map().bytes().data() + info.offset;
-  return {const_cast<std::byte*>(data), info.dtype, info.shape.data(),
+  return {const_cast<void*>(data(info)), info.dtype, info.shape.data(),
           static_cast<uint32_t>(info.shape.size()), MOERT_TENSOR_READ_ONLY};
+}
+
+const void* Checkpoint::data(const TensorInfo& info) const {
+  return info.bytes == 0 ? nullptr : files_[info.file].map().bytes().data() + info.offset;
 }
 
 std::string Checkpoint::place(const TensorInfo& info) const {

@@ -61,6 +61,7 @@ class Checkpoint {
   // A dense, read-only view of a tensor's bytes in the mapping. Throws Error(input) if they do not
   // begin at a multiple of the element's size: the format allows it, reading elements there does not.
   moert::TensorView view(const TensorInfo& info) const;
+  const void* data(const TensorInfo& info) const;  // its bytes, wherever they begin
   // "FILE: tensor NAME", for messages.
   std::string place(const TensorInfo& info) const;
   // The tensor's pages will not be needed again.

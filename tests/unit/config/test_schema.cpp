@@ -40,6 +40,7 @@ Json json_of(const YamlNode& node) {
 const Table* table_of(const std::string& kind) {
   if (kind == "Run") return &run_table();
   if (kind == "Model") return &model_table();
+  if (kind == "Experts") return &experts_table();
   return kind == "Family" ? &family_table() : nullptr;
 }
 
@@ -84,7 +85,7 @@ TEST(Schema, ShippedFileIsTheOneMadeFromTheTables) {
 TEST(Schema, TablesInTheDocumentAreThoseOfTheParser) {
   const fs::path file = source_folder() / "docs/yaml.md";
   std::string text = read_file(file);
-  for (const char* kind : {"Run", "Model", "Family"}) {
+  for (const char* kind : {"Run", "Model", "Family", "Experts"}) {
     const std::string begin = std::string("<!-- keys of ") + kind + " -->\n",
                       end = "<!-- end of keys -->";
     const size_t from = text.find(begin);
