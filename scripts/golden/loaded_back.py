@@ -2,6 +2,7 @@
 
 Three folders: the source, what was made of it, and that decoded again by `moert quantize --scheme f32`. Every
 weight that the libraries decode must be, bit for bit, what MoERT decodes; every other tensor must be the source's.
+For FP8 blocks transformers wants the package accelerate.
 """
 
 import json
@@ -77,7 +78,7 @@ def decompressed(form, state, scheme):
 
 def by_compressed_tensors(made, decoded):
     config = QuantizationConfig.model_validate(made.quantization())
-    wrong, count = [], 0
+    wrong, count, rounded = [], 0, 0
     for name in made.where:
         if not name.endswith(".weight_scale"):
             continue
@@ -91,15 +92,19 @@ def by_compressed_tensors(made, decoded):
         got = decompressed(group.format or config.format, state, group).float()
         want = decoded[module + ".weight"].float()
         count += 1
-        # (code x scale) / global there, code x (scale / global) here: an ulp of f32.
-        near = "weight_global_scale" in state and torch.allclose(got, want, rtol=2**-22, atol=0)
-        if not near and not same_bits(got, want):
+        # code x (scale / global) there, (code x scale) / global here: an ulp of f32 or two.
+        if "weight_global_scale" in state and not same_bits(got, want):
+            rounded += 1
+            got = torch.where((got - want).abs() <= 2**-22 * want.abs(), want, got)
+        if not same_bits(got, want):
             wrong.append(module)
     for name in made.where:  # what is not in the list of ignored modules would be taken for quantised
         module = name.removesuffix(".weight")
         if name.endswith(".weight") and made[name].ndim == 2 and made[name].is_floating_point() \
                 and made[name].element_size() > 1 and module + ".weight_scale" not in made:
             assert any(is_match(module, torch.nn.Linear(1, 1), p) for p in config.ignore), module
+    if rounded:
+        print(f"{rounded} of {count} weights differ by a rounding in the last bits of f32, and are taken for the same")
     return count, wrong
 
 

@@ -224,7 +224,7 @@ void Planner::split_layers() {
     each.target = intern(plain_scheme(format(each).scheme.name));
   }
   for (const Candidate& each : candidates_)
-    if (each.target == nullptr) kept_.push_back({each.source, &format(each), each.excluded});
+    if (each.target == nullptr) kept_.push_back({each.source, &format(each), each.layer});
 }
 
 // Stacked experts get tensors of their own where the family knows such names, and a scheme wants it.
