@@ -2,7 +2,7 @@
 
 Three folders: the source, what was made of it, and that decoded again by `moert quantize --scheme f32`. Every
 weight that the libraries decode must be, bit for bit, what MoERT decodes; every other tensor must be the source's.
-For FP8 blocks transformers wants the package accelerate.
+transformers wants the package accelerate for some of it.
 """
 
 import json
@@ -55,9 +55,10 @@ def loaded(path, **more):
 
 def by_transformers(made, decoded):
     """Whole models, as transformers builds them: fused or not, whatever its version does."""
-    from transformers import FineGrainedFP8Config, Mxfp4Config
+    from transformers import CompressedTensorsConfig, FineGrainedFP8Config, Mxfp4Config
 
-    how = {"fp8": FineGrainedFP8Config, "mxfp4": Mxfp4Config}[made.quantization()["quant_method"]]
+    how = {"fp8": FineGrainedFP8Config, "mxfp4": Mxfp4Config,
+           "compressed-tensors": CompressedTensorsConfig}[made.quantization()["quant_method"]]
     left = loaded(made.path, quantization_config=how(dequantize=True))
     right = loaded(decoded.path)
     assert left.keys() == right.keys(), sorted(left.keys() ^ right.keys())[:4]
@@ -111,8 +112,17 @@ def by_compressed_tensors(made, decoded):
 def check(source, made, decoded):
     source, made, decoded = Folder(source), Folder(made), Folder(decoded)
     method = made.quantization()["quant_method"]
-    by = by_compressed_tensors if method == "compressed-tensors" else by_transformers
-    count, wrong = by(made, decoded)
+    try:
+        count, wrong = by_transformers(made, decoded)
+    except RuntimeError as error:  # not every format of compressed-tensors, as of 5.24: MXFP8, INT8
+        assert method == "compressed-tensors", error
+        count, wrong = 0, []
+    print(f"transformers: {count - len(wrong)} of {count} tensors of the model, dequantised, are those of the "
+          f"decoded checkpoint")
+    if method == "compressed-tensors":  # transformers decodes NVFP4 in bfloat16: that alone is no fault
+        wrong = wrong if "nvfp4" not in json.dumps(made.quantization()) else []
+        count, more = by_compressed_tensors(made, decoded)
+        wrong += more
     copied = [name for name in made.where if name in source and made[name].dtype == source[name].dtype]
     changed = [n for n in copied if not torch.equal(made[n].flatten().view(torch.uint8),
                                                     source[n].flatten().view(torch.uint8))]

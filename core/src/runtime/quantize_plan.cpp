@@ -358,8 +358,9 @@ void Planner::list_steps() {
         from[i].name, [&](const weights::BaseName& base) { return bases.contains(base.name); });
     if (!beside && !taken.contains(from[i].name)) steps.emplace_back(i, Step{&from[i], 0, 0});
   }
-  std::stable_sort(steps.begin(), steps.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second.weight) < std::pair(b.first, b.second.weight);
+  });
   for (auto& [at, step] : steps) {
     step.first = plan_.tensors.size();
     if (step.copy != nullptr) {

@@ -47,7 +47,7 @@ struct Scheme {
   // "fp8_e4m3fn.block128x128.f32, activations group128"
   std::string text() const {
     std::string all = name;
-    for (const auto& [key, value] : options) all += ", " + key + " " + value;
+    for (const auto& [key, value] : options) all.append(", ").append(key).append(" ").append(value);
     return all;
   }
 };
