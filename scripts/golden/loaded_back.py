@@ -2,6 +2,7 @@
 
 Three folders: the source, what was made of it, and that decoded again by `moert quantize --scheme f32`. Every
 weight that the libraries decode must be, bit for bit, what MoERT decodes; every other tensor must be the source's.
+transformers wants the package accelerate for some of it.
 """
 
 import json
@@ -54,9 +55,10 @@ def loaded(path, **more):
 
 def by_transformers(made, decoded):
     """Whole models, as transformers builds them: fused or not, whatever its version does."""
-    from transformers import FineGrainedFP8Config, Mxfp4Config
+    from transformers import CompressedTensorsConfig, FineGrainedFP8Config, Mxfp4Config
 
-    how = {"fp8": FineGrainedFP8Config, "mxfp4": Mxfp4Config}[made.quantization()["quant_method"]]
+    how = {"fp8": FineGrainedFP8Config, "mxfp4": Mxfp4Config,
+           "compressed-tensors": CompressedTensorsConfig}[made.quantization()["quant_method"]]
     left = loaded(made.path, quantization_config=how(dequantize=True))
     right = loaded(decoded.path)
     assert left.keys() == right.keys(), sorted(left.keys() ^ right.keys())[:4]
@@ -77,7 +79,7 @@ def decompressed(form, state, scheme):
 
 def by_compressed_tensors(made, decoded):
     config = QuantizationConfig.model_validate(made.quantization())
-    wrong, count = [], 0
+    wrong, count, rounded = [], 0, 0
     for name in made.where:
         if not name.endswith(".weight_scale"):
             continue
@@ -91,23 +93,36 @@ def by_compressed_tensors(made, decoded):
         got = decompressed(group.format or config.format, state, group).float()
         want = decoded[module + ".weight"].float()
         count += 1
-        # (code x scale) / global there, code x (scale / global) here: an ulp of f32.
-        near = "weight_global_scale" in state and torch.allclose(got, want, rtol=2**-22, atol=0)
-        if not near and not same_bits(got, want):
+        # code x (scale / global) there, (code x scale) / global here: an ulp of f32 or two.
+        if "weight_global_scale" in state and not same_bits(got, want):
+            rounded += 1
+            got = torch.where((got - want).abs() <= 2**-22 * want.abs(), want, got)
+        if not same_bits(got, want):
             wrong.append(module)
     for name in made.where:  # what is not in the list of ignored modules would be taken for quantised
         module = name.removesuffix(".weight")
         if name.endswith(".weight") and made[name].ndim == 2 and made[name].is_floating_point() \
                 and made[name].element_size() > 1 and module + ".weight_scale" not in made:
             assert any(is_match(module, torch.nn.Linear(1, 1), p) for p in config.ignore), module
+    if rounded:
+        print(f"{rounded} of {count} weights differ by a rounding in the last bits of f32, and are taken for the same")
     return count, wrong
 
 
 def check(source, made, decoded):
     source, made, decoded = Folder(source), Folder(made), Folder(decoded)
     method = made.quantization()["quant_method"]
-    by = by_compressed_tensors if method == "compressed-tensors" else by_transformers
-    count, wrong = by(made, decoded)
+    try:
+        count, wrong = by_transformers(made, decoded)
+    except RuntimeError as error:  # not every format of compressed-tensors, as of 5.24: MXFP8, INT8
+        assert method == "compressed-tensors", error
+        count, wrong = 0, []
+    print(f"transformers: {count - len(wrong)} of {count} tensors of the model, dequantised, are those of the "
+          f"decoded checkpoint")
+    if method == "compressed-tensors":  # transformers decodes NVFP4 in bfloat16: that alone is no fault
+        wrong = wrong if "nvfp4" not in json.dumps(made.quantization()) else []
+        count, more = by_compressed_tensors(made, decoded)
+        wrong += more
     copied = [name for name in made.where if name in source and made[name].dtype == source[name].dtype]
     changed = [n for n in copied if not torch.equal(made[n].flatten().view(torch.uint8),
                                                     source[n].flatten().view(torch.uint8))]

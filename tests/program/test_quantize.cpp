@@ -228,6 +228,7 @@ TEST(Quantize, ExcludedModulesStayAsTheyAre) {
                {"--exclude", "model.layers.0", "--exclude", "re:.*experts\\.3\\.", "--json"});
   ASSERT_EQ(made.code, 0) << MOERT_SHOW(made);
   EXPECT_EQ(made.json().at("weights_excluded"), 16 * 3 + 5 * 3);
+  EXPECT_EQ(made.json().at("notes").size(), 1u) << MOERT_SHOW(made);  // experts differ in format
   expect_readable(folder / "made");
   const weights::Checkpoint from(data_folder(kTiny)), to(folder / "made");
   const auto same = [&](const std::string& name) {
@@ -335,13 +336,13 @@ TEST(Quantize, InterruptedItLeavesNothing) {
         run_moert({"quantize", data_folder(kTiny).string(), (folder / "out").string(), "--scheme",
                    "mxfp4", "--hidden-states", golden(kTiny)},
                   {.interrupt_after_ms = delay});
-    if (ended.code == 0) {
+    if (fs::exists(folder / "out")) {  // also where the signal came after the last step
       expect_complete(folder / "out");
       continue;
     }
     ++interrupted;
     EXPECT_TRUE(ended.code == 130 || ended.signal == 2) << MOERT_SHOW(ended);
-    if (ended.code == 130) {
+    if (ended.code == 130) {  // else the program had not begun
       EXPECT_TRUE(fs::is_empty(folder.path())) << files_below(folder.path()).front();
     }
   }

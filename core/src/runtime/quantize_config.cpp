@@ -2,6 +2,8 @@
 #include "runtime/quantize_config.hpp"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -36,6 +38,7 @@ class Description {
       if (!is_float_word(weight.format->scheme.name))
         add_quantised(weights::plain_name(weight.source->tensor->name));
     refuse_unread();
+    note_mixtures();
     plan_.quantization.method = method_;
     if (!plan_.is_copy && method_.empty())
       keep_own();
@@ -59,6 +62,25 @@ class Description {
             finding.detail,
         source_.checkpoint.path().string() + ": tensor " + finding.name,
         "this checkpoint cannot be converted");
+  }
+
+  // Whoever fuses the experts of a layer when loading can't do it where they differ.
+  void note_mixtures() {
+    std::map<std::pair<size_t, uint32_t>, std::set<const TargetScheme*>> formats;
+    const auto add = [&](size_t layer, const weights::Source& source, const TargetScheme* target) {
+      if (source.target == spec::Target::expert) formats[{layer, source.part}].insert(target);
+    };
+    for (const NewWeight& weight : plan_.weights)
+      for (const weights::Source* piece : weight.pieces) add(weight.layer, *piece, weight.target);
+    for (const KeptWeight& weight : kept_) add(weight.layer, *weight.source, nullptr);
+    std::set<size_t> mixed;
+    for (const auto& [key, targets] : formats)
+      if (targets.size() > 1) mixed.insert(key.first);
+    if (!mixed.empty())
+      plan_.notes.push_back(
+          "experts of one layer differ in format, in layers: " + std::to_string(mixed.size()) +
+          "; MoERT reads that, programs that fuse experts when they load "
+          "(transformers) do not");
   }
 
   // Some weights stay quantised as they were: the config says it already.

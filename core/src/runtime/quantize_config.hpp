@@ -13,7 +13,7 @@ namespace moert::runtime {
 struct KeptWeight {
   const weights::Source* source = nullptr;
   const weights::Format* format = nullptr;
-  bool excluded = false;  // by a pattern
+  size_t layer = kNoLayer;  // index into the model's MoE layers
 };
 
 // The quant_method with whose words all these schemes can be announced; empty: nothing is quantised.

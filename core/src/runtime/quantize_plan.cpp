@@ -224,7 +224,7 @@ void Planner::split_layers() {
     each.target = intern(plain_scheme(format(each).scheme.name));
   }
   for (const Candidate& each : candidates_)
-    if (each.target == nullptr) kept_.push_back({each.source, &format(each), each.excluded});
+    if (each.target == nullptr) kept_.push_back({each.source, &format(each), each.layer});
 }
 
 // Stacked experts get tensors of their own where the family knows such names, and a scheme wants it.
@@ -358,8 +358,9 @@ void Planner::list_steps() {
         from[i].name, [&](const weights::BaseName& base) { return bases.contains(base.name); });
     if (!beside && !taken.contains(from[i].name)) steps.emplace_back(i, Step{&from[i], 0, 0});
   }
-  std::stable_sort(steps.begin(), steps.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second.weight) < std::pair(b.first, b.second.weight);
+  });
   for (auto& [at, step] : steps) {
     step.first = plan_.tensors.size();
     if (step.copy != nullptr) {
