@@ -77,6 +77,7 @@ spec::Quantization read_quantization(const YamlNode& node) {
       set(group.format.global, item.find("global"));
       set(group.format.zeros, item.find("zeros"));
       set(group.format.nibbles, item.find("nibbles"));
+      set(group.format.column_groups, item.find("column_groups"));
       result.groups.push_back(std::move(group));
     }
   }

@@ -115,11 +115,9 @@ class Writer {
       indent_ = "        ";
       if (!group.targets.empty()) line("targets", list_text(group.targets), "");
       const std::pair<const char*, const std::string*> words[] = {
-          {"blocks", &group.format.blocks},
-          {"activations", &group.format.activations},
-          {"global", &group.format.global},
-          {"zeros", &group.format.zeros},
-          {"nibbles", &group.format.nibbles}};
+          {"blocks", &group.format.blocks},   {"activations", &group.format.activations},
+          {"global", &group.format.global},   {"zeros", &group.format.zeros},
+          {"nibbles", &group.format.nibbles}, {"column_groups", &group.format.column_groups}};
       for (const auto& [key, word] : words)
         if (!word->empty()) line(key, quoted(*word), "");
     }

@@ -221,6 +221,7 @@ WeightFormat method_format(const Section& s, const std::string& method) {
   format.activations = "none";
   format.zeros = gptq ? (s.text("checkpoint_format") == "gptq_v2" ? "stored" : "plus_one")
                       : (s.flag("zero_point", true) ? "stored" : "none");
+  if (gptq && s.flag("desc_act", false)) format.column_groups = "stored";
   return format;
 }
 

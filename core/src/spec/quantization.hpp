@@ -16,8 +16,10 @@ struct WeightFormat {
   std::string activations;  // the quant method's word: "none", "static", "token", "group128" ...
   std::string global;       // how a second-level scale enters: "multiply", "divide"
   std::string zeros;        // of int4: "none", "stored", "plus_one"
-  std::string nibbles =
-      {};  // of mxfp4 and nvfp4, which code is first: "low", "high"; not said is "low"
+  // Of mxfp4 and nvfp4, which half of a byte holds the first code: "low", "high"; not said is "low".
+  std::string nibbles = {};
+  // Of int4, "stored": the groups of columns lie in no order of their own, and a tensor names them.
+  std::string column_groups = {};
 
   bool operator==(const WeightFormat&) const = default;
 };

@@ -335,6 +335,9 @@ bool Judge::int4() {
   const std::string zeros = announced_->zeros;
   if (!zeros.empty() && zeros != "none" && !need(MOERT_PARAM_ZERO_POINT, "expected beside it"))
     return false;
+  if (announced_->column_groups == "stored" &&
+      !need(MOERT_PARAM_GROUP_INDEX, "since columns are announced to be reordered"))
+    return false;
   if (!packed_fits(kind, block->cols)) return false;
   format_.scheme.name =
       kind + "." + announced_->blocks + "." + std::string(moert::dtype_name(scale.dtype));

@@ -86,8 +86,10 @@ class WeightPiece {
   moert_piece_t piece_{};
 };
 
-inline std::unique_ptr<runtime::Model> unloaded(const fs::path& folder) {
+inline std::unique_ptr<runtime::Model> unloaded(
+    const fs::path& folder, const std::function<void(spec::Model&)>& change = {}) {
   spec::Model spec = families().resolve(folder);
+  if (change) change(spec);
   spec::Tensors rules = families().tensors(spec);
   return std::make_unique<runtime::Model>(session(), std::move(spec), std::move(rules),
                                           runtime::ModelSettings{});
@@ -95,8 +97,9 @@ inline std::unique_ptr<runtime::Model> unloaded(const fs::path& folder) {
 
 // Element by element what the product reads in a part of a tensor.
 inline void expect_decoded(const fs::path& folder, const std::string& tensor, uint32_t part,
-                           const Weight& want, int64_t expert = 0) {
-  const auto model = unloaded(folder);
+                           const Weight& want, int64_t expert = 0,
+                           const std::function<void(spec::Model&)>& change = {}) {
+  const auto model = unloaded(folder, change);
   int found = 0;
   for (size_t i = 0; i < model->plan().layers.size(); ++i)
     for (const weights::Source& source : model->plan().layers[i].sources) {

@@ -107,10 +107,10 @@ spec::Quantization random_quantization(Random& random) {
   const char* zeros[] = {"", "none", "stored", "plus_one"};
   spec::Quantization q{word(), {}, list()};
   for (int64_t i = random.below(4); i > 0; --i)
-    q.groups.push_back(
-        {list(),
-         {word(), random.coin() ? "" : word(), random.coin() ? "" : word(),
-          globals[random.below(3)], zeros[random.below(4)], random.coin() ? "" : "high"}});
+    q.groups.push_back({list(),
+                        {word(), random.coin() ? "" : word(), random.coin() ? "" : word(),
+                         globals[random.below(3)], zeros[random.below(4)],
+                         random.coin() ? "" : "high", random.coin() ? "" : "stored"}});
   return q;
 }
 

@@ -31,6 +31,7 @@ std::string text_of(const std::optional<spec::Quantization>& q) {
          {&group.format.kind, &group.format.blocks, &group.format.activations, &group.format.global,
           &group.format.zeros})
       text += (word->empty() ? "-" : *word) + " ";
+    if (!group.format.column_groups.empty()) text += "columns " + group.format.column_groups + " ";
     text += "<-";
     for (const std::string& target : group.targets) text += " " + target;
   }
@@ -99,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(
              "awq\nawq_4gemv - - - - <-"},
         Case{"gptq",
              R"({"quant_method":"gptq","bits":4,"group_size":128,"desc_act":true,"sym":true})",
-             "gptq\nint4_gptq g128 none - plus_one <-"},
+             "gptq\nint4_gptq g128 none - plus_one columns stored <-"},
         Case{"gptq_v2", R"({"quant_method":"gptq","bits":4,"checkpoint_format":"gptq_v2"})",
              "gptq\nint4_gptq g128 none - stored <-"},
         Case{"gptq_of_eight", R"({"quant_method":"gptq","bits":8})", "gptq\ngptq_8 - - - - <-"},
