@@ -88,6 +88,7 @@ std::string companion_name(const std::string& weight, uint32_t param, std::strin
     if (suffix.param == param && beside.ends_with(suffix.text))
       return stem + std::string(suffix.text);
   if (ending == "_blocks") return stem + "_scales";
+  if (ending == ".qweight" && param == MOERT_PARAM_GROUP_INDEX) return stem + ".g_idx";
   if (ending == ".qweight") return stem + (param == MOERT_PARAM_SCALE ? ".scales" : ".qzeros");
   if (param == MOERT_PARAM_INPUT_SCALE) return stem + (ending.empty() ? "_" : ".") + "input_scale";
   return stem + (ending.empty() ? "" : ".weight") + std::string(kUsual[param]);

@@ -35,7 +35,8 @@ class QuantizationWrite : public ::testing::Test {
   std::optional<Quantization> read_again(const std::string& text) const {
     write(text);
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, true, false);
-    return read_quantization({{"", &json}}, "", config());
+    std::string origin;
+    return read_quantization({{"", &json}}, "", config(), &origin);
   }
   fs::path folder;
 };

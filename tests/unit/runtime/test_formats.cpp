@@ -64,7 +64,8 @@ class FormatsOfModels : public ::testing::Test {
   }
   void copy(const std::string& name) {
     like = fs::path(MOERT_SOURCE_DIR) / "tests/data" / name;
-    folder = fs::path(::testing::TempDir()) / ("moert_formats_" + name);
+    const ::testing::TestInfo* test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder = fs::path(::testing::TempDir()) / ("moert_formats_" + name + "_" + test->name());
     edit = SafetensorsEdit(like);
   }
   Model& model(const std::string& quant = "from-checkpoint", const std::string& pinned = {}) {
