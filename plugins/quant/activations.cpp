@@ -7,6 +7,8 @@
 #include <limits>
 #include <string>
 
+#include "words.hpp"
+
 namespace moert::quant {
 namespace {
 
@@ -77,11 +79,26 @@ void fp8_by_token(const Activations& of, const Fp8Element& element) {
   });
 }
 
-void fp8_by_group(const Activations& of, const Fp8Element& element, bool power_of_two) {
-  for_groups(of, 128, [&](float* values, int64_t count) {
+std::optional<Fp8Groups> Fp8Groups::parse(std::string_view word) {
+  constexpr std::string_view kGroup = "group", kPowers = "_ue8m0";
+  if (word.substr(0, kGroup.size()) != kGroup) return std::nullopt;
+  word.remove_prefix(kGroup.size());
+  Fp8Groups groups;
+  if (word.size() > kPowers.size() && word.substr(word.size() - kPowers.size()) == kPowers) {
+    groups.powers_of_two = true;
+    word.remove_suffix(kPowers.size());
+  }
+  const std::optional<int64_t> cols = size_word(word);
+  if (!cols) return std::nullopt;
+  groups.cols = *cols;
+  return groups;
+}
+
+void fp8_by_group(const Activations& of, const Fp8Element& element, const Fp8Groups& groups) {
+  for_groups(of, groups.cols, [&](float* values, int64_t count) {
     const float amax = std::max(amax_of(values, count), 1e-4f);
     const float scale =
-        power_of_two ? power_not_below(amax / element.largest) : amax / element.largest;
+        groups.powers_of_two ? power_not_below(amax / element.largest) : amax / element.largest;
     fp8(values, count, element, scale);
   });
 }

@@ -4,6 +4,7 @@
 
 #include <moert/sdk/small_floats.hpp>
 #include <moert/sdk/tensor.hpp>
+#include <optional>
 #include <string_view>
 
 namespace moert::quant {
@@ -34,9 +35,15 @@ struct Activations {
 void fp8_by_scale(const Activations& of, const Fp8Element& element, float scale);
 // amax / largest for each row, at least 1 / (512 largest), as vLLM does.
 void fp8_by_token(const Activations& of, const Fp8Element& element);
-// amax / largest for each 128 columns of a row, amax at least 1e-4, as DeepSeek does; with
-// `power_of_two` rounded up to one (scale_fmt ue8m0).
-void fp8_by_group(const Activations& of, const Fp8Element& element, bool power_of_two);
+// "group128", "group32_ue8m0".
+struct Fp8Groups {
+  int64_t cols = 0;
+  bool powers_of_two = false;
+  static std::optional<Fp8Groups> parse(std::string_view word);
+};
+// amax / largest for each group of columns of a row, amax at least 1e-4, as DeepSeek does with 128; powers of
+// two are rounded up to (scale_fmt ue8m0).
+void fp8_by_group(const Activations& of, const Fp8Element& element, const Fp8Groups& groups);
 // OCP MX: e4m3fn, 2^(floor(log2(amax)) - 8) for each 32 columns of a row, the exponent -127 to 127.
 void mxfp8(const Activations& of);
 // e2m1, for each 16 columns of a row e4m3fn(amax / 6 / scale) x scale. Where that is 0, zeros remain.

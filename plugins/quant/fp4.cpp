@@ -71,9 +71,13 @@ Fp4::Fp4(const Host& host, std::string_view scheme, const Options& options)
     if (choice(options, "activations", {"none", "nvfp4"}) == 1) activations_ = Way::nvfp4;
   } else {
     options.allow({"activations"});
-    constexpr Way kWays[] = {Way::none, Way::mxfp8, Way::fp8, Way::group128, Way::group128_ue8m0};
-    activations_ = kWays[choice(options, "activations",
-                                {"none", "mxfp8", "fp8", "group128", "group128_ue8m0"})];
+    if (const auto groups = Fp8Groups::parse(options.get("activations", "none"))) {
+      activations_ = Way::groups;
+      groups_ = *groups;
+      return;
+    }
+    constexpr Way kWays[] = {Way::none, Way::mxfp8, Way::fp8};
+    activations_ = kWays[choice(options, "activations", {"none", "mxfp8", "fp8"})];
   }
 }
 
@@ -194,8 +198,7 @@ void Fp4::quantize_activations(float* rows, int64_t tokens, int64_t cols,
     case Way::none: return;
     case Way::mxfp8: return mxfp8(of);
     case Way::fp8: return fp8_by_token(of, kE4M3FN);
-    case Way::group128: return fp8_by_group(of, kE4M3FN, false);
-    case Way::group128_ue8m0: return fp8_by_group(of, kE4M3FN, true);
+    case Way::groups: return fp8_by_group(of, kE4M3FN, groups_);
     case Way::nvfp4: return nvfp4(of, input_scale(given));
   }
 }

@@ -5,6 +5,7 @@
 #include <moert/sdk/quant_method.hpp>
 #include <string>
 
+#include "activations.hpp"
 #include "scales.hpp"
 
 namespace moert::quant {
@@ -46,7 +47,7 @@ class Fp4 final : public QuantMethod {
   static constexpr FeatureInfo kFeature = {"quant.fp4", MOERT_RANK_GOOD, 0, kCaps, 1};
 
  private:
-  enum class Way { none, mxfp8, fp8, group128, group128_ue8m0, nvfp4 };
+  enum class Way { none, mxfp8, fp8, groups, nvfp4 };
   void expect_codes(const moert_tensor_t& weight) const;
   Scales scales(const moert_tensor_t& weight) const;
   // What code x scale is multiplied, or with `global: divide` divided, by.
@@ -61,6 +62,7 @@ class Fp4 final : public QuantMethod {
   const Scheme* scheme_ = nullptr;
   bool divides_ = false;
   Way activations_ = Way::none;
+  Fp8Groups groups_;
 };
 
 }  // namespace moert::quant

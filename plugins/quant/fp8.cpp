@@ -65,8 +65,13 @@ Fp8::Fp8(const Host& /*host*/, std::string_view scheme, const Options& options) 
   if (!parsed) throw PluginError(MOERT_UNIMPLEMENTED, reason);
   scheme_ = *parsed;
   options.allow({"activations", "global"});
-  activations_ = static_cast<Way>(choice(
-      options, "activations", {"none", "static", "token", "group128", "group128_ue8m0", "mxfp8"}));
+  if (const auto groups = Fp8Groups::parse(options.get("activations", "none"))) {
+    activations_ = Way::groups;
+    groups_ = *groups;
+  } else {
+    constexpr Way kWays[] = {Way::none, Way::fixed, Way::token, Way::mxfp8};
+    activations_ = kWays[choice(options, "activations", {"none", "static", "token", "mxfp8"})];
+  }
   global_ = static_cast<Global>(choice(options, "global", {"none", "multiply", "divide"}));
 }
 
@@ -165,8 +170,7 @@ void Fp8::quantize_activations(float* rows, int64_t tokens, int64_t cols,
     case Way::fixed:
       return fp8_by_scale(of, *scheme_.element, positive_scalar(input_scale, "input scale"));
     case Way::token: return fp8_by_token(of, *scheme_.element);
-    case Way::group128: return fp8_by_group(of, *scheme_.element, false);
-    case Way::group128_ue8m0: return fp8_by_group(of, *scheme_.element, true);
+    case Way::groups: return fp8_by_group(of, *scheme_.element, groups_);
     case Way::mxfp8: return mxfp8(of);
   }
 }

@@ -28,7 +28,7 @@ struct Fp8Scheme {
 // quantised (activations.hpp):
 //   static         by the layer's input scale, which the weight then has as a companion,
 //   token          each row by its own scale,
-//   group128       each 128 columns of a row by theirs,
+//   group128       each 128 columns of a row by theirs; any other number, too,
 //   group128_ue8m0 the same, scales rounded up to powers of two,
 //   mxfp8          each 32 columns of a row by a power of two, to e4m3fn whatever the weight's element is.
 class Fp8 final : public QuantMethod {
@@ -55,7 +55,7 @@ class Fp8 final : public QuantMethod {
   static constexpr FeatureInfo kFeature = {"quant.fp8", MOERT_RANK_GOOD, 0, kCaps, 1};
 
  private:
-  enum class Way { none, fixed, token, group128, group128_ue8m0, mxfp8 };
+  enum class Way { none, fixed, token, groups, mxfp8 };
   enum class Global { none, multiply, divide };
   Scales scales(const moert_tensor_t& weight) const;
   float global(const moert_tensor_t& weight) const;
@@ -65,6 +65,7 @@ class Fp8 final : public QuantMethod {
   std::string name_;
   Fp8Scheme scheme_;
   Way activations_ = Way::none;
+  Fp8Groups groups_;
   Global global_ = Global::none;
 };
 

@@ -182,6 +182,13 @@ void by_group128(const ScaledFormat& method) {
                     floats(element_of(method.scheme)),
                     [top](double amax) { return by(std::max(amax, double{1e-4f}) / top); }});
 }
+void by_group48(const ScaledFormat& method) {
+  const double top = largest(method.scheme);
+  quantise(method, {{{"activations", "group48"}},
+                    48,
+                    floats(element_of(method.scheme)),
+                    [top](double amax) { return by(std::max(amax, double{1e-4f}) / top); }});
+}
 void by_group128_ue8m0(const ScaledFormat& method) {
   const double top = largest(method.scheme);
   quantise(method, {{{"activations", "group128_ue8m0"}},
@@ -233,6 +240,7 @@ const FormatTests& fp8_activations() {
   static const FormatTests tests = {{"ActivationsNone", none},
                                     {"ActivationsStatic", fp8_static},
                                     {"ActivationsToken", fp8_token},
+                                    {"ActivationsGroup48", by_group48},
                                     {"ActivationsGroup128", by_group128},
                                     {"ActivationsGroup128Ue8m0", by_group128_ue8m0},
                                     {"ActivationsMxfp8", mxfp8}};
@@ -242,6 +250,7 @@ const FormatTests& mxfp4_activations() {
   static const FormatTests tests = {{"ActivationsNone", none},
                                     {"ActivationsMxfp8", mxfp8},
                                     {"ActivationsFp8", fp8_of_fp4},
+                                    {"ActivationsGroup48", by_group48},
                                     {"ActivationsGroup128", by_group128},
                                     {"ActivationsGroup128Ue8m0", by_group128_ue8m0}};
   return tests;

@@ -269,6 +269,38 @@ TEST(Quantize, SomeExpertsGetAnotherScheme) {
   EXPECT_EQ(config_of(folder / "made").at("quantization_config").at("format"), "mixed-precision");
 }
 
+// What is in the scheme but for a tensor that the new config has no place for: copied without it, numbers
+// were those of other groups, or off by a constant.
+TEST(Quantize, ASecondScaleIsNotLeftBehind) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(quantize(data_folder("qwen3-moe-f32"), folder / "tensor", "fp8.tensor").code, 0);
+  SafetensorsEdit edit(folder / "tensor");
+  for (const std::string& name : edit.names())
+    if (name.ends_with(".weight_scale"))
+      edit.add_f32(name.substr(0, name.size() - 6) + "_global_scale", {1}, {0.25f});
+  edit.write(folder / "tensor/model.safetensors");
+  write_file(folder / "hot.yaml",
+             "apiVersion: moert/v1\nkind: Experts\nmetadata: { name: hot }\nspec:\n  experts:\n"
+             "    - { experts: [0], scheme: fp8.channel }\n");
+  const Ended made = quantize(folder / "tensor", folder / "made", "fp8.tensor",
+                              {"--experts", (folder / "hot.yaml").string(), "--hidden-states",
+                               golden("qwen3-moe-f32"), "--json"});
+  ASSERT_EQ(made.code, 0) << MOERT_SHOW(made);
+  EXPECT_LT(largest_output_error(made.json()), 0.2) << MOERT_SHOW(made);
+}
+
+// A file beside the config that the model is not read from says nothing of formats.
+TEST(Quantize, AnotherConfigStaysAsItIs) {
+  const TemporaryFolder folder;
+  fs::copy(data_folder("qwen3-moe-fp8"), folder / "source");
+  write_file(folder / "source/params.json", "{\"dim\": 32}");
+  const Ended made =
+      quantize(folder / "source", folder / "made", "bf16", {"--exclude", "re:.*experts\\.0\\..*"});
+  ASSERT_EQ(made.code, 0) << MOERT_SHOW(made);
+  EXPECT_EQ(read_file(folder / "made/params.json"), "{\"dim\": 32}");
+  expect_readable(folder / "made");
+}
+
 void expect_refused(const Ended& ended, int code, const std::string& part, const fs::path& folder,
                     size_t files = 0) {
   EXPECT_EQ(ended.code, code) << MOERT_SHOW(ended);

@@ -105,7 +105,7 @@ std::optional<Error> refusal(const runtime::Model& model) {
       if (kind.decision.chosen != nullptr || (word && *word != kind.word)) continue;
       word = kind.word;
       kind_id = kind.kind;
-      layers.push_back(choice.layer_id);
+      if (layers.empty() || layers.back() != choice.layer_id) layers.push_back(choice.layer_id);
     }
   if (!word) return std::nullopt;
   return Error(Fault::refused, "no " + *word + " accepts layers " + ranges_text(layers), kind_id,

@@ -49,6 +49,11 @@ class Section {
     if (!value->is_boolean()) fail(key, *value, "true or false");
     return value->get<bool>();
   }
+  // The word, or the `true` of older files.
+  bool says(const char* key, const char* word) const {
+    const Json* value = find(key);
+    return value != nullptr && (*value == word || *value == true);
+  }
   std::vector<std::string> texts(const char* key) const {
     std::vector<std::string> list;
     const Json* value = find(key);
@@ -116,7 +121,8 @@ WeightFormat fp8_format(const Section& s) {
   else if (format.blocks.empty())
     format.activations = "token";
   else
-    format.activations = s.text("scale_fmt") == "ue8m0" ? "group128_ue8m0" : "group128";
+    format.activations = "group" + format.blocks.substr(format.blocks.find('x') + 1) +
+                         (s.text("scale_fmt") == "ue8m0" ? "_ue8m0" : "");
   return format;
 }
 
@@ -170,11 +176,14 @@ std::string activation_word(const Section& group, const std::string& kind) {
   if (!group.has("input_activations")) return "none";
   const Section input = group.section("input_activations");
   const int64_t bits = input.number("num_bits", 0);
+  const std::string type = input.text("type");
+  if (!type.empty() && (type == "int") != (kind == "int8")) return type + std::to_string(bits);
   if (bits == 4 && kind == "nvfp4") return "nvfp4";
   if (bits == 4) return "mxfp4";
   if (input.number("group_size", 0) == 32) return "mxfp8";
   if (!input.flag("dynamic", false)) return "static";
-  if (input.text("strategy") == "group") return "group128";
+  if (input.text("strategy") == "group")
+    return "group" + std::to_string(input.number("group_size", 128));
   return is_one_of(kind, {"mxfp4", "nvfp4"}) ? "fp8" : "token";
 }
 
@@ -196,7 +205,10 @@ FormatGroup config_group(const Section& group, const std::string& format, bool d
   to.blocks = weight_blocks(weights, to.kind);
   to.activations = activation_word(group, to.kind);
   to.global = divides ? "divide" : "multiply";
-  if (to.kind == "int4_packed") to.zeros = weights.flag("symmetric", true) ? "none" : "stored";
+  if (to.kind == "int4_packed") {
+    to.zeros = weights.flag("symmetric", true) ? "none" : "stored";
+    if (weights.says("actorder", "group")) to.column_groups = "stored";
+  }
   return result;
 }
 

@@ -113,11 +113,13 @@ std::pair<const char*, Json> described(const WeightFormat& format) {
 
 Json activations_of(const WeightFormat& format) {
   if (format.activations.empty() || format.activations == "none") return nullptr;
-  const bool token = format.activations == "token", group = format.activations == "group128";
+  const bool token = format.activations == "token";
+  const bool group = format.activations.starts_with("group") &&
+                     format.activations.find_first_not_of("0123456789", 5) == std::string::npos;
   if (!token && !group) refuse(format, "compressed-tensors");
   Json json = quantizer(8, format.kind == "int8" ? "int" : "float", token ? "token" : "group");
   json["dynamic"] = true;
-  if (group) json["group_size"] = 128;
+  if (group) json["group_size"] = std::stoll(format.activations.substr(5));
   return json;
 }
 

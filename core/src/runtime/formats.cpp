@@ -29,6 +29,16 @@ std::string activations_of(const spec::Scheme& scheme) {
   return "none";
 }
 
+// The rule's name as this release spells it.
+std::string pattern_of(const weights::Source& source) {
+  std::string pattern = source.rule->pattern;
+  for (const std::string_view packed : {".weight_packed", ".qweight"})
+    if (source.tensor->name.ends_with(packed) && pattern.ends_with(".weight"))
+      pattern.replace(pattern.size() - std::string_view(".weight").size(), std::string::npos,
+                      packed);
+  return pattern;
+}
+
 }  // namespace
 
 std::vector<FormatUse> formats_of(const weights::Plan& plan, const weights::LayerPlan& layer) {
@@ -42,7 +52,7 @@ std::vector<FormatUse> formats_of(const weights::Plan& plan, const weights::Laye
     if (use == uses.end())
       use = uses.insert(uses.end(), {word, source.format, plan.formats[source.format].scheme,
                                      tensors_text(source, source.tensor->name),
-                                     tensors_text(source, source.rule->pattern), 0});
+                                     tensors_text(source, pattern_of(source)), 0});
     ++use->weights;
   }
   return uses;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <map>
+#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -197,16 +199,30 @@ void copy_other_files(const QuantizePlan& plan, const fs::path& from, const fs::
   }
 }
 
-void write_configs(const QuantizePlan& plan, const fs::path& from, const fs::path& to) {
+// The file that the model was read from; the other one says nothing of formats, and stays.
+std::map<std::string, std::string> config_texts(const QuantizePlan& plan, const spec::Model& model,
+                                                const fs::path& from) {
+  std::map<std::string, std::string> texts;
+  const auto origin = model.origin.find("num_layers");
+  const bool vendors = origin != model.origin.end() && origin->second.starts_with("params.json");
   for (const char* name : {"config.json", "params.json"}) {
     if (!fs::exists(from / name)) continue;
-    if (plan.is_copy) {
+    const bool is_read = (std::string_view(name) == "params.json") == vendors;
+    if (plan.is_copy || !is_read) continue;
+    texts[name] = plan.keeps_own ? config::write_exclusions(from / name, plan.newly_excluded)
+                                 : config::write_quantization(from / name, plan.quantization);
+  }
+  return texts;
+}
+
+void write_configs(const std::map<std::string, std::string>& texts, const fs::path& from,
+                   const fs::path& to) {
+  for (const char* name : {"config.json", "params.json"}) {
+    if (!fs::exists(from / name)) continue;
+    if (const auto text = texts.find(name); text != texts.end())
+      write_text_file(to / name, text->second);
+    else
       fs::copy_file(from / name, to / name);
-      continue;
-    }
-    write_text_file(to / name, plan.keeps_own
-                                   ? config::write_exclusions(from / name, plan.newly_excluded)
-                                   : config::write_quantization(from / name, plan.quantization));
   }
 }
 
@@ -277,6 +293,7 @@ QuantizeReport quantize(Session& session, const config::Families& families, cons
   const QuantizeSource source(std::move(model), std::move(rules));
   WeightCodec codec(session, job.prefer);
   const QuantizePlan plan = plan_quantize(source, job.wishes, codec);
+  const auto configs = config_texts(plan, source.model, job.source);
   AtomicFolder folder(job.destination);
   const LayerOutputs before(session, families, job, job.source, folder.path(), poll);
   weights::ShardWriter writer(folder.path(), plan.tensors, job.shard_bytes);
@@ -284,7 +301,7 @@ QuantizeReport quantize(Session& session, const config::Families& families, cons
   Writing writing(source, plan, codec, writer, progress, poll);
   writing.run();
   copy_other_files(plan, job.source, folder.path(), poll);
-  write_configs(plan, job.source, folder.path());
+  write_configs(configs, job.source, folder.path());
   QuantizeReport report;
   report.layers = writing.take_layers();
   {

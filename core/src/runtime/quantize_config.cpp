@@ -77,10 +77,11 @@ class Description {
     for (const auto& [key, targets] : formats)
       if (targets.size() > 1) mixed.insert(key.first);
     if (!mixed.empty())
-      plan_.notes.push_back(
-          "experts of one layer differ in format, in layers: " + std::to_string(mixed.size()) +
-          "; MoERT reads that, programs that fuse experts when they load "
-          "(transformers) do not");
+      plan_.notes.push_back("experts of one layer differ in format, in " +
+                            std::to_string(mixed.size()) +
+                            (mixed.size() == 1 ? " layer" : " layers") +
+                            "; MoERT reads that, programs that fuse experts when they load "
+                            "(transformers) do not");
   }
 
   // Some weights stay quantised as they were: the config says it already.

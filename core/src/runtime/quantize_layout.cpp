@@ -121,7 +121,7 @@ void require_fit(const TargetScheme& target, const Placement& to, const std::str
       target.block.rows == 0 || (target.block.rows > 1 && to.rows % target.block.rows != 0);
   if (rule.flat && to.experts > 1 && (rule.transposed || across))
     refuse("scales would lie across experts, whose rows follow each other in one matrix",
-           "choose fp8.channel, or --exclude these weights");
+           "--exclude these weights, or decode (bf16, f32)");
 }
 
 std::vector<StoredTensor> stored_tensors(const TargetScheme& target, const Placement& to,

@@ -283,12 +283,22 @@ bool Planner::is_same(const Candidate& each, const TargetScheme& target,
   if (to.rule != each.source->rule || !is_of_scheme(from.scheme, target) ||
       to.cols % target.group != 0)
     return false;
-  for (const StoredTensor& tensor :
-       stored_tensors(target, to, codec_.parts(target, to.rows, to.cols, to.name), method_)) {
+  const std::vector<StoredTensor> all =
+      stored_tensors(target, to, codec_.parts(target, to.rows, to.cols, to.name), method_);
+  for (const weights::Companion& companion : each.source->companions) {
+    const auto is_written = [&](const StoredTensor& tensor) {
+      return tensor.info.name == companion.tensor->name;
+    };
+    if (companion.param != MOERT_PARAM_INPUT_SCALE &&
+        std::none_of(all.begin(), all.end(), is_written))
+      return false;  // a group index, or a second scale
+  }
+  for (const StoredTensor& tensor : all) {
     const weights::TensorInfo* found = source_.checkpoint.find(tensor.info.name);
     const bool is_scale = tensor.param == MOERT_PARAM_SCALE && tensor.info.dtype == MOERT_DTYPE_F32;
+    const bool is_shape = tensor.param == weights::kShapeParam;  // i32 in some releases
     if (found == nullptr || found->shape != tensor.info.shape ||
-        (found->dtype != tensor.info.dtype && !is_scale))
+        (found->dtype != tensor.info.dtype && !is_scale && !is_shape))
       return false;
   }
   return true;

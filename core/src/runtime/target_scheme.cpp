@@ -21,7 +21,7 @@ TargetScheme fp8(const std::string& word, const std::string& blocks,
   target.format.blocks = blocks;
   target.format.activations = blocks == "tensor"    ? "none"
                               : blocks == "channel" ? "token"
-                                                    : "group128";
+                                                    : "group" + std::to_string(size.cols);
   target.block = size;
   return target;
 }
@@ -81,11 +81,15 @@ std::string_view kind_of(std::string_view name) {
 }  // namespace
 
 bool is_of_scheme(const spec::Scheme& scheme, const TargetScheme& target) {
-  const auto& wanted = target.scheme.options;
-  return kind_of(scheme.name) == kind_of(target.scheme.name) &&
-         std::all_of(wanted.begin(), wanted.end(), [&](const auto& option) {
-           return std::count(scheme.options.begin(), scheme.options.end(), option) != 0;
-         });
+  // What numbers mean hangs on all of them but for how rows are rounded.
+  const auto are_in = [](const spec::Scheme& some, const spec::Scheme& others) {
+    return std::all_of(some.options.begin(), some.options.end(), [&](const auto& option) {
+      return option.first == "activations" ||
+             std::count(others.options.begin(), others.options.end(), option) != 0;
+    });
+  };
+  return kind_of(scheme.name) == kind_of(target.scheme.name) && are_in(scheme, target.scheme) &&
+         are_in(target.scheme, scheme);
 }
 
 const std::vector<std::string>& target_scheme_words() {

@@ -20,10 +20,13 @@ namespace {
   throw Error(Fault::usage, problem, target.string(), "choose another folder for the output");
 }
 
-// Without a slash at the end, which would hide the name.
+// Without a slash at the end, which would hide the name, and without links on the way: "link/.." is not
+// the folder that the link stands in.
 fs::path named(const fs::path& target) {
-  const fs::path path = target.lexically_normal();
-  return path.has_filename() ? path : path.parent_path();
+  const fs::path path = target.has_filename() ? target : target.parent_path();
+  std::error_code error;
+  const fs::path folder = fs::weakly_canonical(fs::absolute(path).parent_path(), error);
+  return error ? path.lexically_normal() : folder / path.filename();
 }
 
 void sync_folder(const fs::path& folder) {

@@ -60,8 +60,15 @@ StoredWeight Accounting::stored(uint32_t layer_index, const Source& source) {
 // The shape that packed words stand for is stored beside them; it must be the model's.
 bool Accounting::shape_tensor_agrees(const StoredWeight& stored) {
   const TensorInfo* info = stored.companion(kShapeParam);
-  if (info == nullptr || (info->dtype != MOERT_DTYPE_I64 && info->dtype != MOERT_DTYPE_I32))
-    return true;
+  if (info == nullptr) return true;
+  const bool whole = info->dtype == MOERT_DTYPE_I64 || info->dtype == MOERT_DTYPE_I32;
+  if (!whole || info->shape != std::vector<int64_t>{2}) {
+    found(Finding::misshapen, static_cast<uint32_t>(info - &tensor(0)),
+          "is " + std::string(dtype_name(info->dtype)) + " " +
+              shape_text(info->shape.data(), static_cast<uint32_t>(info->shape.size())) +
+              ", expected two whole numbers");
+    return false;
+  }
   int64_t sizes[2] = {0, 0};
   const moert::TensorView view = checkpoint_.view(*info);
   for (int d = 0; d < 2; ++d) {

@@ -156,7 +156,7 @@ bool Judge::fp8() {
   format_.scale_dtype = scale->dtype;
   // Bytes are exponents only where that was announced.
   const bool exponents = announced(&WeightFormat::kind) == "mxfp8" ||
-                         announced(&WeightFormat::activations) == "group128_ue8m0";
+                         announced(&WeightFormat::activations).ends_with("_ue8m0");
   if (scale->dtype == MOERT_DTYPE_U8 && exponents) format_.scale_dtype = MOERT_DTYPE_F8_E8M0;
   std::string name(moert::dtype_name(dtype));
   name.replace(0, 3, "fp8_");
@@ -266,6 +266,9 @@ bool Judge::fp4() {
     return fault(MOERT_PARAM_WEIGHT, "expected rows of whole groups of " +
                                          std::to_string(format_.block.cols) + ", not of " +
                                          std::to_string(stored_.in));
+  const std::string blocks = announced(&WeightFormat::blocks);
+  if (!blocks.empty() && block_size_of(blocks) != format_.block)
+    return fault(MOERT_PARAM_SCALE, "but the config announces blocks '" + blocks + "'");
   if (!scale_fits()) return false;
   format_.high_first = announced(&WeightFormat::nibbles) == "high";
   const std::string rows = announced(&WeightFormat::activations);

@@ -5,6 +5,7 @@
 #include <moert/abi/quant_method.h>
 
 #include "weights/accounting.hpp"
+#include "weights/layout.hpp"
 
 namespace moert::weights {
 
@@ -42,7 +43,7 @@ bool Accounting::match_name(uint32_t i, const std::string& name, const NameShape
     const spec::TensorRule& by = *rules_.at(rule).rule;
     if (by.target == Target::ignore) continue;
     const bool is_companion = param != MOERT_PARAM_WEIGHT || spelling != Spelling::plain;
-    if (is_companion && (by.target == Target::router || by.role != MOERT_ROLE_WEIGHT)) continue;
+    if (is_companion && !is_matrix(by.target, by.parts[0], by.role)) continue;
     const std::optional<Numbers> numbers = rules_.fit(rule, name, shape);
     if (!numbers) continue;
     if (is_zero_expert(rules_.at(rule), *numbers)) {

@@ -67,11 +67,11 @@ inline RowRule by_nvfp4(float scale) {
     }
   };
 }
-// DeepSeek: a scale for each 128 columns, or a power of two above it.
-inline RowRule by_groups_of_128(bool power_of_two) {
-  return [power_of_two](std::vector<float>& row) {
-    for (size_t begin = 0; begin < row.size(); begin += 128) {
-      const size_t end = std::min(begin + 128, row.size());
+// DeepSeek: a scale for each so many columns as a block of the weight has, or a power of two above it.
+inline RowRule by_groups_of(size_t cols, bool power_of_two) {
+  return [=](std::vector<float>& row) {
+    for (size_t begin = 0; begin < row.size(); begin += cols) {
+      const size_t end = std::min(begin + cols, row.size());
       float amax = 1e-4f;
       for (size_t c = begin; c < end; ++c) amax = std::max(amax, std::abs(row[c]));
       float scale = amax / 448;
@@ -80,6 +80,8 @@ inline RowRule by_groups_of_128(bool power_of_two) {
     }
   };
 }
+
+inline RowRule by_groups_of_128(bool power_of_two) { return by_groups_of(128, power_of_two); }
 
 struct Weight {
   int64_t rows = 0, cols = 0;

@@ -107,7 +107,7 @@ Release dbrx(std::vector<QuantisedExpert>* experts, int64_t block) {
 TEST(QuantisedLayouts, BlocksOfFlatTensors) {
   std::vector<QuantisedExpert> experts;
   Loaded loaded(dbrx(&experts, 8).save());
-  expect_layer(loaded, experts, by_groups_of_128(false));
+  expect_layer(loaded, experts, by_groups_of(8, false));
 }
 
 TEST(QuantisedLayouts, BlocksAcrossExpertsOfFlatTensorsAreRefused) {

@@ -48,7 +48,7 @@ TEST_P(ExcludedModules, N46_ALayerOfFloatsRunsAndIsWarnedOfOnlyUnannounced) {
   }
   EXPECT_EQ(plan.layers[2].scheme, "bf16");
   for (size_t layer = 0; layer < 3; ++layer)
-    expect_layer(loaded, layers[layer], layer == 2 ? as_it_is : by_groups_of_128(false), layer);
+    expect_layer(loaded, layers[layer], layer == 2 ? as_it_is : by_groups_of(16, false), layer);
 }
 
 INSTANTIATE_TEST_SUITE_P(

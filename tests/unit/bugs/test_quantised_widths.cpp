@@ -26,7 +26,7 @@ Wide wide(const std::string& format) {
   if (format == "fp8 of 64") config = fp8_config(64, 64);
   if (format == "mxfp4") config = {{"quant_method", "mxfp4"}};
   if (format == "nvfp4") config = {{"quant_method", "modelopt"}, {"quant_algo", "W4A16_NVFP4"}};
-  if (format.starts_with("fp8")) made.rows = by_groups_of_128(false);
+  if (format.starts_with("fp8")) made.rows = by_groups_of(format == "fp8" ? 128 : 64, false);
   const int64_t block = format == "fp8" ? 128 : 64;
   made.experts = put_experts(kSizes, 0, [&](const std::string& module, int64_t rows, int64_t cols) {
     if (format.starts_with("fp8")) return made.release.fp8(module, rows, cols, {block, block});

@@ -41,7 +41,7 @@ class QuantizationWrite : public ::testing::Test {
   fs::path folder;
 };
 
-const WeightFormat kFp8Blocks = {"fp8", "block64x32", "group128", "multiply", ""};
+const WeightFormat kFp8Blocks = {"fp8", "block64x32", "group32", "multiply", ""};
 
 TEST_F(QuantizationWrite, ReadsBackAsFp8) {
   write("{}");

@@ -47,6 +47,17 @@ TEST_F(Folders, LeavesNothingWithoutCommit) {
   EXPECT_EQ(entries(), 0u);
 }
 
+// "link/.." is the folder above the one that the link leads to.
+TEST_F(Folders, ALinkOnTheWayIsFollowed) {
+  fs::create_directories(top / "elsewhere/deep");
+  fs::create_directories(top / "here");
+  fs::create_directory_symlink(top / "elsewhere/deep", top / "here/link");
+  AtomicFolder folder(top / "here/link/../out");
+  folder.commit();
+  EXPECT_TRUE(fs::is_directory(top / "elsewhere/out"));
+  EXPECT_FALSE(fs::exists(top / "here/out"));
+}
+
 TEST_F(Folders, TakesThePlaceOfAnEmptyOne) {
   fs::create_directory(top / "out");
   AtomicFolder folder(top / "out");

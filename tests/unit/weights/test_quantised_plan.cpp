@@ -254,5 +254,40 @@ TEST_F(QuantisedPlans, ScalesOfStackedExpertsAreReadWhereTheyLie) {
   }
 }
 
+// Two numbers were read whatever the tensor held.
+TEST_F(QuantisedPlans, AShapeTensorOfAnotherSizeIsRefusedWhateverIsAnnounced) {
+  for (const char* kind : {"int8", "somebodys"}) {
+    for (const std::vector<int64_t>& shape : {std::vector<int64_t>{0}, {1}, {3}, {}, {1, 2}}) {
+      edit.tensors.clear();
+      put_layer(1, [](int64_t, const std::string&) { return "int8"; });
+      edit.add("l.1.e.2.down.weight_shape", shape, MOERT_DTYPE_I64);
+      announce({kind, "", "none", "", ""});
+      const std::vector<std::string> texts = texts_of(plan());
+      ASSERT_EQ(texts.size(), 1u) << kind << " " << shape.size();
+      EXPECT_TRUE(texts[0].ends_with(" l.1.e.2.down.weight_shape")) << texts[0];
+    }
+  }
+}
+
+// What is no matrix has no format, so nothing would read its scale.
+TEST_F(QuantisedPlans, AScaleBesideANormIsNoCompanion) {
+  layer().expert_norm = "in";
+  layer().expert_norm_eps = 1e-6;
+  add_rule(spec::Target::layer, "l.{layer}.norm.weight", MOERT_PART_EXPERT_NORM);
+  put_layer(1, [](int64_t, const std::string&) { return "bf16"; });
+  edit.add("l.1.norm.weight", {kWide});
+  EXPECT_EQ(texts_of(plan()), std::vector<std::string>{});
+  edit.add("l.1.norm.weight_scale", {1});
+  EXPECT_EQ(texts_of(plan()), std::vector<std::string>{"unexpected l.1.norm.weight_scale"});
+}
+
+TEST_F(QuantisedPlans, GroupsOfAnotherWidthThanTheFormatHas) {
+  put_layer(1, [](int64_t, const std::string&) { return "mxfp4"; });
+  announce({"mxfp4", "g16", "none", "", ""});
+  EXPECT_FALSE(plan().findings.empty());
+  announce({"mxfp4", "g32", "none", "", ""});
+  EXPECT_EQ(texts_of(plan()), std::vector<std::string>{});
+}
+
 }  // namespace
 }  // namespace moert::weights
