@@ -386,15 +386,6 @@ void Planner::list_steps() {
 
 }  // namespace
 
-QuantizeSource::QuantizeSource(spec::Model of, spec::Tensors its_rules)
-    : model(std::move(of)),
-      rules(std::move(its_rules)),
-      checkpoint(model.checkpoint),
-      plan(weights::make_plan(model, rules, checkpoint)) {
-  plan.require_complete(checkpoint);
-  outside = weights::find_outside(model, checkpoint, plan);
-}
-
 QuantizePlan plan_quantize(const QuantizeSource& source, const QuantizeWishes& wishes,
                            WeightCodec& codec) {
   return Planner(source, wishes, codec).run();
