@@ -62,10 +62,10 @@ void ExpertSpace::load(const moert_piece_t& piece) {
                   {wanted.cols});
     values = plain(*piece.tensor, wanted.cols);
   } else {
-    RowQuant rows(piece);
+    const RowQuant rows(piece);
     std::vector<float> matrix(static_cast<size_t>(wanted.rows * wanted.cols));
     decode_weight(piece, what, wanted.rows, wanted.cols, matrix.data());
-    (piece.part == MOERT_PART_LATENT_DOWN ? down_rows_ : up_rows_) = std::move(rows);
+    (piece.part == MOERT_PART_LATENT_DOWN ? down_rows_ : up_rows_) = rows;
     values = std::move(matrix);
   }
 }

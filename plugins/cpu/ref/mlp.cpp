@@ -75,9 +75,9 @@ void MlpWeights::load(const moert_piece_t& piece) {
                to.cols, MOERT_DATA_LOSS);
     for (int64_t c = 0; c < to.cols; ++c) data[c] = static_cast<float>(bias.number(0, c));
   } else {
-    RowQuant rows(piece);
+    const RowQuant rows(piece);
     decode_weight(piece, what, to.rows, to.cols, data);
-    row_quants_[static_cast<size_t>(piece.expert) * kScales + piece.part] = std::move(rows);
+    row_quants_[static_cast<size_t>(piece.expert) * kScales + piece.part] = rows;
   }
   loaded = 1;
 }
