@@ -25,14 +25,16 @@ FOLDERS = {
     UTIL: [API],
     SPEC: [UTIL, API],
     "core/src/*": [SPEC, UTIL, API],
+    "core/src/capture": [SPEC, UTIL, API, "core/src/weights"],  # its files are safetensors
     "core/src/runtime": ["core/src", API],
     "plugins/*": [ABI, SDK],
     "plugins/gpu": [ABI, SDK],
     "plugins/cuda": [ABI, SDK, "plugins/gpu"],
     "plugins/hip": [ABI, SDK, "plugins/gpu"],
     "tools": ["core/src", API],
+    "tools/moert/report": ["core/src/capture", API],  # a page of what captures hold, apart from the program
     "bench": ["core/src", API],
-    "tests": ["core/src", API],
+    "tests": ["core/src", "tools/moert/report", API],
     "tests/conformance": [ABI, SDK],
     "tests/plugins": [ABI, SDK],
     "tests/simulator": ["plugins/gpu", ABI, SDK],
@@ -52,6 +54,8 @@ LIBRARIES = {
     "gtest": ["tests"],
     "gmock": ["tests"],
     "benchmark": ["bench"],
+    "xxhash.h": ["core/src/util"],
+    "zlib.h": ["core/src/capture", "tests"],
     "cuda": ["plugins/cuda", "plugins/gpu"],
     "hip": ["plugins/hip", "plugins/gpu"],
     "rocm": ["plugins/hip"],
@@ -80,7 +84,7 @@ threads.h time.h uchar.h wchar.h wctype.h
 
 # "file.hpp" is looked for beside the including file, in the folders above it that belong to the same
 # entry of FOLDERS, then in these.
-QUOTE_ROOTS = ["core/src", "tests", "tools", "bench"]
+QUOTE_ROOTS = ["core/src", "tests", "tools", "tools/moert", "bench"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")')
 

@@ -145,6 +145,7 @@ AtomicFile::AtomicFile(const fs::path& target) : asked_(target), target_(output_
 }
 
 AtomicFile::~AtomicFile() {
+  unmap();
   if (file_ >= 0) ::close(file_);
   if (temporary_.empty()) return;
   ::unlink(temporary_.c_str());
@@ -177,7 +178,24 @@ void AtomicFile::write(const void* data, size_t bytes) {
   }
 }
 
+std::span<std::byte> AtomicFile::map(size_t bytes) {
+  do {
+    errno = ::posix_fallocate(file_, 0, static_cast<off_t>(bytes));
+  } while (errno == EINTR);
+  if (errno != 0) fail("make room for");
+  void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+  if (p == MAP_FAILED) fail("map");
+  mapped_ = {static_cast<std::byte*>(p), bytes};
+  return mapped_;
+}
+
+void AtomicFile::unmap() {
+  if (!mapped_.empty()) ::munmap(mapped_.data(), mapped_.size());
+  mapped_ = {};
+}
+
 void AtomicFile::commit() {
+  unmap();  // what was stored is the file's from then on, and goes to the disk with fsync
   const mode_t mask = ::umask(0);
   ::umask(mask);
   if (::fchmod(file_, 0666 & ~mask) != 0 || ::fsync(file_) != 0) fail("sync");

@@ -53,15 +53,20 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   ~AtomicFile();
   void write(const void* data, size_t bytes);  // throws Error(device): disk full and the like
+  // Instead of write(), once: a file of that many zero bytes (at least 1), to be filled in any order until
+  // commit(). Its space is reserved here, so that a full disk is an Error(device) and no signal at some later store.
+  std::span<std::byte> map(size_t bytes);
   void commit();
 
  private:
   [[noreturn]] void fail(const char* action);
   void make_folders();
   void remove_made_folders();
+  void unmap();
   std::filesystem::path asked_, target_, temporary_;
   std::vector<std::filesystem::path> made_;  // deepest first; empty: was there after all
   int file_ = -1;
+  std::span<std::byte> mapped_;
 };
 
 void write_text_file(const std::filesystem::path& target, std::string_view text);

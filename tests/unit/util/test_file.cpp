@@ -117,6 +117,36 @@ TEST_F(Files, CommitReplacesTheOldFile) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(Files, AMappedFileIsFilledInAnyOrder) {
+  const fs::path path = file("x", "old");
+  {
+    AtomicFile out(path);
+    const std::span<std::byte> bytes = out.map(5000);
+    ASSERT_EQ(bytes.size(), 5000u);
+    bytes[4999] = std::byte{'z'};
+    bytes[0] = std::byte{'a'};
+    EXPECT_EQ(read_text_file(path), "old") << "before commit";
+    out.commit();
+  }
+  EXPECT_EQ(read_text_file(path), "a" + std::string(4998, '\0') + "z");
+  EXPECT_EQ(entries(), 1u);
+  {
+    AtomicFile(path).map(100)[0] = std::byte{'b'};
+  }
+  EXPECT_EQ(read_text_file(path).size(), 5000u) << "without commit";
+  EXPECT_EQ(entries(), 1u);
+}
+
+// Of the largest size that a file can have, no disk has room.
+TEST_F(Files, NoRoomForAMappedFileIsAnError) {
+  const fs::path path = file("x", "old");
+  const std::optional<Error> error = error_of([&] { AtomicFile(path).map(size_t{1} << 62); });
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->fault(), Fault::device) << error->what();
+  EXPECT_EQ(read_text_file(path), "old");
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(Files, WithoutCommitTheOldFileStays) {
   const fs::path path = file("x", "old");
   {
