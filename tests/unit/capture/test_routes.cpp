@@ -1,38 +1,12 @@
-// Captured columns: id width, absent rows, load figures.
+// Load figures.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-
-#include <utility>
 
 #include "capture/routes.hpp"
 
 namespace {
 
 using namespace moert::capture;
-
-// Bugs 120, 122: 256 experts fit one byte, 257 do not (65,536 fit two, 65,537 do not), and an absent
-// row is no id.
-TEST(Routes, WidthFollowsTheNumberOfExperts) {
-  const std::pair<int64_t, int> cases[] = {{1, 1},     {255, 1},   {256, 1},    {257, 2},
-                                           {65536, 2}, {65537, 4}, {1 << 30, 4}};
-  for (const auto& [experts, want] : cases) {
-    LayerRoutes routes;
-    routes.num_experts = experts;
-    routes.top_k = 2;
-    const auto last = static_cast<int32_t>(experts - 1);
-    routes.ids = {last, 0, last, last};
-    routes.present = {1, 0};
-    const NarrowIds narrow = narrow_ids(routes);
-    ASSERT_EQ(narrow.bytes_per_id, want) << experts;
-    const auto width = static_cast<size_t>(narrow.bytes_per_id);
-    ASSERT_EQ(narrow.data.size(), 4 * width);
-    int32_t back = 0;
-    for (size_t b = 0; b < width; ++b) back |= narrow.data[b] << (8 * b);
-    EXPECT_EQ(back, last) << experts;
-    for (size_t i = 2 * width; i < 4 * width; ++i)
-      EXPECT_EQ(narrow.data[i], 0) << "an absent row holds zeros";
-  }
-}
 
 TEST(Routes, LoadFigures) {
   const LoadSummary load = summarize_load({1, 0, 5, 2});
