@@ -2,47 +2,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <moert/sdk/capturer.hpp>
-#include <vector>
-
-#include "store.hpp"
+#include "row_pool.hpp"
+#include "step_capturer.hpp"
 
 namespace moert::capture {
 
-// Rows lie in slots that are used again after a drop; `order_` is the order of arrival. Option
-// max_rows bounds the memory: a step that does not fit is refused as a whole.
-class Memory final : public RoutedExpertsCapturer {
+// Rows do not move when they are committed; `order_` is the order of that. Option max_rows bounds the
+// memory: a step that does not fit is refused as a whole.
+class Memory final : public StepCapturer {
  public:
   static constexpr moert_kv_t kCaps[] = {{"device", "cpu"}, {"what", "ids, weights, margins"}};
   static constexpr FeatureInfo kFeature = {"capture.memory", MOERT_RANK_GOOD, 0, kCaps, 2};
   static Support supports(const Host& host, const moert_capture_spec_t& spec);
   Memory(const Host& host, const moert_capture_spec_t& spec, const Options& options);
 
-  void begin(const moert_capture_step_t& step) override;
-  void record(const moert_capture_record_t& record) override;
-  void end() override;
-  void drop(int64_t sequence, int64_t position) override;
   void read(moert_capture_rows_t& rows) override;
+  void counts(moert_capture_counts_t& out) override;
 
  private:
-  struct Row {
-    int64_t sequence, position;
-    size_t slot;
-  };
-  void expect_open(bool open, const char* call) const;
-  LayerStore& layer(uint32_t index);
-  // Makes room for `rows` more rows; changes nothing that can be seen if it throws.
-  void reserve(size_t rows);
+  void take(size_t count, std::vector<std::byte*>& places) override;
+  void give_back(std::byte* row) noexcept override { pool_.give_back(row); }
+  // begin reserved room for every row that may be committed.
+  void keep(const PendingRow& row) noexcept override { order_.push_back(row.row); }
 
-  int64_t max_tokens_;
   size_t max_rows_;
-  std::vector<LayerStore> layers_;
-  std::vector<Row> order_;
-  std::vector<size_t> free_;
-  size_t slots_ = 0;
-  bool open_ = false;
-  size_t step_first_ = 0;          // first row of the open step in order_
-  std::vector<uint8_t> recorded_;  // per layer, of the open step
+  RowPool pool_;
+  std::vector<std::byte*> order_;
 };
 
 }  // namespace moert::capture

@@ -19,7 +19,8 @@ using moert::abi_scan::Header;
 const fs::path kInclude = fs::path(MOERT_SOURCE_DIR) / "core/include/moert";
 
 // Headers that describe no kind of layer or service. Every other one must define a kind.
-const std::set<std::string> kCommon = {"entry.h", "host.h", "problem.h", "status.h", "tensor.h"};
+const std::set<std::string> kCommon = {"capture_segment.h", "entry.h",  "host.h",
+                                       "problem.h",         "status.h", "tensor.h"};
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(),

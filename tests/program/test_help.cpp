@@ -35,6 +35,14 @@ struct Checkout {
     for (const char* name : {"configs", "tests"})
       fs::create_directory_symlink(source_folder() / name, folder / name);
   }
+  // The capture files that examples read.
+  void capture() const {
+    const Ended ended =
+        run_moert({"run", "configs/runs/olmoe-tiny.yaml"}, {.folder = folder.path()});
+    EXPECT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+    for (const char* name : {"out/a.safetensors", "out/b.safetensors"})
+      fs::copy_file(folder / "out/olmoe-tiny.routes.safetensors", folder / name);
+  }
   TemporaryFolder folder;
 };
 
@@ -58,10 +66,13 @@ TEST_P(Help, HasUsageTwoExamplesAndFitsATerminal) {
     }
 }
 
-TEST_P(Help, ExamplesRun) {
+class Examples : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Examples, Run) {
   std::vector<std::string> arguments = words_of(GetParam());
   arguments.push_back("--help");
   const Checkout checkout;
+  if (arguments.front() == "capture" || arguments.front() == "report") checkout.capture();
   for (const std::string& example : examples_of(run_moert(arguments).out)) {
     std::vector<std::string> words = words_of(example);
     words.erase(words.begin());
@@ -76,22 +87,40 @@ TEST_P(Help, ExamplesRun) {
   }
 }
 
+std::string test_name(const ::testing::TestParamInfo<const char*>& tested) {
+  std::string name = *tested.param == '\0' ? "moert" : tested.param;
+  for (char& c : name) c = c == ' ' ? '_' : c;
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Command, Help,
                          ::testing::Values("", "run", "explain", "plugins", "plugins list",
                                            "plugins show", "model", "model inspect",
-                                           "model describe", "env", "bench", "bench overhead",
+                                           "model describe", "model list", "quantize", "capture",
+                                           "capture show", "capture stats", "capture diff",
+                                           "capture convert", "capture attach", "capture segments",
+                                           "report", "env", "bench", "bench overhead",
+                                           "bench capture", "bench plugins", "bench index",
+                                           "bench load"),
+                         test_name);
+
+// All but those that take the routing of another process.
+INSTANTIATE_TEST_SUITE_P(Command, Examples,
+                         ::testing::Values("", "run", "explain", "plugins", "plugins list",
+                                           "plugins show", "model", "model inspect",
+                                           "model describe", "model list", "quantize", "capture",
+                                           "capture show", "capture stats", "capture diff",
+                                           "capture convert", "capture segments", "report", "env",
+                                           "bench", "bench overhead", "bench capture",
                                            "bench plugins", "bench index", "bench load"),
-                         [](const auto& tested) {
-                           std::string name = *tested.param == '\0' ? "moert" : tested.param;
-                           for (char& c : name) c = c == ' ' ? '_' : c;
-                           return name;
-                         });
+                         test_name);
 
 TEST(MainHelp, ListsCommandsAndExitCodes) {
   const Ended ended = run_moert({"--help"});
-  for (const char* word : {"\n  run ", "\n  explain ", "\n  plugins ", "\n  model ", "\n  env ",
-                           "\n  bench ", "Exit codes:", "    0  ", "    1  ", "    2  ", "    3  ",
-                           "    4  ", "    5  ", "    6  ", "  130  "})
+  for (const char* word :
+       {"\n  run ", "\n  explain ", "\n  plugins ", "\n  model ", "\n  capture ", "\n  report ",
+        "\n  env ", "\n  bench ", "Exit codes:", "    0  ", "    1  ", "    2  ", "    3  ",
+        "    4  ", "    5  ", "    6  ", "  130  "})
     EXPECT_TRUE(contains(ended.out, word)) << word << MOERT_SHOW(ended);
 }
 

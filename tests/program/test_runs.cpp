@@ -61,7 +61,8 @@ TEST_P(ShippedRun, WritesOutputsThatFollowFromTheReport) {
     EXPECT_EQ(Json(counts), layer.at("load").at("expert_tokens"));
   }
   for (const Json& capture : report.at("captures"))
-    EXPECT_FALSE(SafetensorsEdit(folder.path() / capture.get<std::string>()).tensors.empty())
+    EXPECT_FALSE(
+        SafetensorsEdit(folder.path() / capture.at("path").get<std::string>()).tensors.empty())
         << capture;
 }
 

@@ -97,13 +97,67 @@ void add_quantize_options(Node& node, Options& options) {
             "most data in one file, as in 500MB [5GB]");
 }
 
+void add_segment_options(Node& node, Options& options) {
+  node.text("Capture", "--folder", "DIR", options.folder, "where segments are [/dev/shm]");
+  if (node.info->name == "capture attach") {
+    node.text("Capture", "--wait", "SECONDS", options.wait,
+              "how long to wait for the segment to be made [0]");
+    node.text("Output", "-o,--output", "FILE", options.output, "the capture file [none: required]");
+  } else {
+    node.flag("Capture", "--remove-stale", options.remove_stale,
+              "remove those whose owner is gone, with the rows that wait there [off]");
+  }
+}
+
+void add_capture_options(Node& node, Options& options) {
+  const std::string_view name = node.info->name;
+  if (name == "capture attach" || name == "capture segments")
+    return add_segment_options(node, options);
+  if (name == "capture show")
+    node.text("Output", "--rows", "N", options.rows, "show the experts of so many tokens [0]");
+  if (name != "capture diff")
+    node.text(
+        "Capture", "--sequence", "S", options.sequence,
+        name == "capture convert"
+            ? "which sequence is written, or what the one that is read is called [the only one; 0]"
+            : "only this sequence [all]");
+  if (name == "capture stats")
+    node.text("Capture", "--pairs", "N", options.pairs, "so many pairs of experts a layer [3]");
+  if (name == "capture stats" || name == "capture diff")
+    node.text("Capture", "--near-tie", "MARGIN", options.near_tie,
+              "a smaller margin between the last expert chosen and the best left out is a near tie "
+              "[0.001]");
+  if (name != "capture convert") return;
+  node.text("Capture", "--from", "FORMAT", options.from,
+            "IN is vllm, sglang, tensorrt-llm, megatron or prime-rl [a capture file]");
+  node.text("Capture", "--to", "FORMAT", options.to, "OUT is one of these [a capture file]");
+  node.text("Capture", "--encoding", "WORD", options.encoding,
+            "of the other format: raw or base64 [as the format is usually sent]");
+  node.text("Capture", "--first-position", "P", options.first_position,
+            "position of the first row of the other format [0]");
+  node.text("Capture", "--model", "DIR|Model.yaml", options.model,
+            "with --from: the model whose routing it is [none]");
+  node.text("Capture", "--like", "FILE", options.like,
+            "with --from: a capture of the same model, instead of --model [none]");
+  add_families(node, options);
+}
+
 void add_own_options(Node& node, Options& options) {
   const std::string_view name = node.info->name;
   if (name == "quantize") add_quantize_options(node, options);
+  if (name.starts_with("capture ")) add_capture_options(node, options);
+  if (name == "report")
+    node.text("Output", "-o,--output", "FILE", options.output, "the page [none: required]");
   if (name == "run" || name == "explain") {
     add_families(node, options);
     node.list("Run", "--set", "KEY=VALUE", options.set,
               "overrides a key of the YAML, such as layers.router=cpu.ref; may be repeated [none]");
+  }
+  if (name == "run") {
+    node.text("Run", "--replay", "FILE", options.replay,
+              "take the experts that this capture file names [the run's `replay`]");
+    node.flag("Run", "--verify", options.verify,
+              "force nothing; compare the model's own choices with the replay's file [off]");
   }
   if (name == "run" || name == "explain" || name == "bench load")
     node.text("Run", "--device", "DEVICE", options.device,
@@ -118,7 +172,8 @@ void add_own_options(Node& node, Options& options) {
     node.flag("Output", "--markdown", options.markdown, "as a table for a page [off]");
   if (name == "model describe")
     node.text("Output", "-o,--output", "FILE", options.output, "write the YAML here [stdout]");
-  if (!name.starts_with("model") && name != "bench index" && node.info->run != nullptr)
+  if (!name.starts_with("model") && !name.starts_with("capture") && name != "report" &&
+      name != "bench index" && node.info->run != nullptr)
     add_plugin_options(node, options);
 }
 
@@ -167,6 +222,7 @@ class CommandLine {
     if (info.run == nullptr) app->require_subcommand(1);
     if (!info.target.empty())
       app->add_option("target", options_.target)->required(info.target_required);
+    if (info.target_many) app->add_option("more", options_.more);
     if (!info.second.empty()) app->add_option("destination", options_.destination)->required();
     add_own_options(node, options_);
     add_common(node, options_);

@@ -1,17 +1,14 @@
 // `moert bench`: the runtime's own costs on this machine. Not a test: machines differ.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <chrono>
-#include <fstream>
 #include <optional>
-#include <sstream>
 
 #include <moert/error.hpp>
 #include <moert/sdk/dtypes.hpp>
 
 #include "bench_checkpoint.hpp"
 #include "commands.hpp"
-#include "json.hpp"
+#include "measurements.hpp"
 #include "progress.hpp"
 #include "runtime/forward_context.hpp"
 #include "runtime/model.hpp"
@@ -24,91 +21,7 @@ namespace moert::tool {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// One measured value; smaller is better.
-struct Measurement {
-  std::string name, unit;
-  double value = 0;
-  std::optional<double> target;
-  std::vector<double> samples;  // of which value is the median, or the only one
-};
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-Measurement measured(std::string name, std::string unit, std::optional<double> target,
-                     std::vector<double> samples) {
-  const double value = median(samples);
-  return {std::move(name), std::move(unit), value, target, std::move(samples)};
-}
-
-bool met(const Measurement& m) { return !m.target || m.value < *m.target; }
-
-std::string verdict(const Measurement& m) {
-  if (!m.target) return "";
-  return met(m) ? "met" : "missed";
-}
-
-std::string number(double value) { return fixed(value, value < 10 ? 2 : value < 1000 ? 1 : 0); }
-
-void print_table(Console& console, const std::vector<Measurement>& list) {
-  TextTable table({"what", ">value", "unit", ">target", "verdict", ">samples", ">least", ">most"});
-  for (const Measurement& m : list) {
-    const auto [least, most] = std::minmax_element(m.samples.begin(), m.samples.end());
-    table.add({m.name, number(m.value), m.unit, m.target ? "< " + number(*m.target) : "",
-               Cell(verdict(m), !m.target ? Cell::plain
-                                : met(m)  ? Cell::good
-                                          : Cell::bad),
-               std::to_string(m.samples.size()), number(*least), number(*most)});
-  }
-  table.print(console);
-}
-
-// Raw samples are kept up to a number that still can be read.
-constexpr size_t kSamplesKept = 1000;
-
-int print_measurements(const Options& options, Console& console,
-                       const std::vector<Measurement>& list) {
-  bool all_met = true;
-  Json json = json_document(options.command);
-  json["measurements"] = Json::array();
-  for (const Measurement& m : list) {
-    all_met = all_met && met(m);
-    const auto kept =
-        m.samples.begin() + static_cast<std::ptrdiff_t>(std::min(m.samples.size(), kSamplesKept));
-    json["measurements"].push_back({{"name", m.name},
-                                    {"value", json_number(m.value)},
-                                    {"unit", m.unit},
-                                    {"target", m.target ? Json(*m.target) : Json(nullptr)},
-                                    {"met", m.target ? Json(met(m)) : Json(nullptr)},
-                                    {"sample_count", m.samples.size()},
-                                    {"samples", std::vector<double>(m.samples.begin(), kept)}});
-  }
-  if (options.json)
-    print_json(console, json);
-  else
-    print_table(console, list);
-  return all_met ? 0 : static_cast<int>(Fault::check);
-}
-
-// Null parts, so that what remains is the runtime.
-runtime::ModelSettings null_settings() {
-  runtime::ModelSettings settings;
-  settings.device = "cpu";
-  settings.choice.layers = {{"runner", "core.default"},
-                            {"router", "null.router"},
-                            {"routed_experts", "null.routed_experts"},
-                            {"shared_experts", "null.shared_experts"}};
-  return settings;
-}
+using Clock = BenchClock;
 
 constexpr int kWarmUp = 1000, kForwards = 20000;
 
@@ -127,19 +40,6 @@ std::vector<double> forward_microseconds(const runtime::Model& model) {
     if (i % 1000 == 0) throw_if_interrupted();
   }
   return samples;
-}
-
-// A "VmHWM:   123 kB" line of the process's status, in bytes; 0 where the system does not say it.
-uint64_t status_bytes(const std::string& field) {
-  std::ifstream file("/proc/self/status");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with(field + ":")) continue;
-    std::istringstream words(line.substr(field.size() + 1));
-    uint64_t kilobytes = 0;
-    words >> kilobytes;
-    return kilobytes * 1024;
-  }
-  return 0;
 }
 
 uint64_t packed_bytes(const runtime::Model& model) {

@@ -145,6 +145,8 @@ void add_captures(const spec::Run& run, std::map<std::string, std::string>& valu
     values[key + ".to"] = run.capture[i].to;
     values[key + ".path"] = run.capture[i].path.string();
     values[key + ".what"] = joined(run.capture[i].what);
+    for (const auto& [option, text] : run.capture[i].options)
+      values[std::string(key).append(".options.").append(option)] = text;
   }
 }
 
@@ -163,6 +165,8 @@ std::map<std::string, std::string> run_values(const spec::Run& run) {
       {"outputs.file", run.output.string()},
       {"threads", std::to_string(run.threads)},
       {"repeat", std::to_string(run.repeat)},
+      {"replay", run.replay.string()},
+      {"verify", text_of(run.verify)},
   };
   for (const auto& [word, candidate] : run.layers) values["layers." + word] = candidate;
   add_captures(run, values);

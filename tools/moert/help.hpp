@@ -22,6 +22,7 @@ struct CommandInfo {
   bool target_required = false;
   Command run = nullptr;
   std::string_view second = {}, second_text = {};  // a second positional argument, always required
+  bool target_many = false;  // the positional argument may be given several times
 };
 
 struct OptionInfo {

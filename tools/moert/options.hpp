@@ -23,8 +23,11 @@ struct Options {
   std::string plugins, device, threads;
 
   // of single commands
-  bool all = false, markdown = false;
-  std::string output;
+  bool all = false, markdown = false, verify = false, remove_stale = false;
+  std::string output, replay;
+  std::string model, like, from, to, sequence, first_position, encoding, near_tie, pairs, rows,
+      folder, wait;
+  std::vector<std::string> more;  // further positional arguments
   std::string scheme, experts, hidden_states, shard_size;
   std::vector<std::string> exclude;
 };

@@ -58,6 +58,7 @@ std::vector<Place> inputs_of(const spec::Run& run, const fs::path& run_file) {
   std::vector<Place> inputs = {{"the file of the run", run_file},
                                {"inputs.hidden_states", run.hidden_states}};
   if (run.expect) inputs.push_back({"expect.file", run.expect->file});
+  if (!run.replay.empty()) inputs.push_back({"replay", run.replay});
   fs::path checkpoint = run.checkpoint;
   if (!run.description.empty()) {
     inputs.push_back({"model.description", run.description});
@@ -99,6 +100,10 @@ void check_outputs(const spec::Run& run, const fs::path& run_file) {
 
 void keep_checkpoint(const fs::path& checkpoint, const fs::path& output, const std::string& key) {
   for (const Place& file : files_of(checkpoint)) refuse_replacing({key, output}, file);
+}
+
+void keep_input(const fs::path& input, const fs::path& output) {
+  refuse_replacing({"the output", output}, {"what is read", input});
 }
 
 }  // namespace moert::tool

@@ -17,4 +17,7 @@ void check_outputs(const spec::Run& run, const std::filesystem::path& run_file);
 void keep_checkpoint(const std::filesystem::path& checkpoint, const std::filesystem::path& output,
                      const std::string& key);
 
+// Throws Error(usage) if `output` is the file that is read.
+void keep_input(const std::filesystem::path& input, const std::filesystem::path& output);
+
 }  // namespace moert::tool

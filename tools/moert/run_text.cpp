@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "capture_text.hpp"
 #include "text_table.hpp"
 
 namespace moert::tool {
@@ -94,10 +95,47 @@ void print_misses(Console& console, const LayerReport& layer) {
   print("weight", "expert", check.weight, check.weight_tolerance);
 }
 
+void print_capture(Console& console, const runtime::CaptureReport& capture) {
+  std::string text = capture.path.empty() ? capture.capturer
+                                          : "wrote " + printable(path_text(capture.path.string()));
+  if (!capture.segment.empty()) text += ", segment " + printable(capture.segment);
+  text += ": routing of " + count_text(static_cast<uint64_t>(capture.rows), "token");
+  if (capture.absent_decisions != 0)
+    text +=
+        ", " + count_text(static_cast<uint64_t>(capture.absent_decisions), "decision") + " absent";
+  console.line(text);
+  if (capture.absent != 0 || capture.lost != 0)
+    console.line(
+        console.bad("  no room: " + count_text(static_cast<uint64_t>(capture.absent), "token") +
+                    " without experts, " + std::to_string(capture.lost) + " more were lost"));
+}
+
+void print_routes(Console& console, const runtime::RouteReport& routes) {
+  const std::string file = printable(path_text(routes.path.string()));
+  if (routes.same_model && !*routes.same_model)
+    console.line("note: " + file + " was captured from another model");
+  else if (routes.same_router && !*routes.same_router)
+    console.line("note: " + file + " was captured with other router weights");
+  if (!routes.simulated.empty())
+    console.line("note: the routing in " + file + " was made up (" + printable(routes.simulated) +
+                 ")");
+  const int64_t all = routes.replayed + routes.native;
+  if (!routes.verify) {
+    const std::string share = std::to_string(routes.replayed) + " of " +
+                              count_text(static_cast<uint64_t>(all), "routing decision") +
+                              " from " + file;
+    console.line(routes.replayed != 0
+                     ? "replayed " + share
+                     : console.bad("replayed " + share + ": it has none of these tokens"));
+    return;
+  }
+  print_difference(console, *routes.difference, file);
+}
+
 void print_end(Console& console, const RunReport& report) {
   console.line();
-  for (const auto& path : report.captures)
-    console.line("wrote " + printable(path_text(path.string())));
+  for (const runtime::CaptureReport& capture : report.captures) print_capture(console, capture);
+  if (report.routes) print_routes(console, *report.routes);
   if (!report.output.empty()) console.line("wrote " + printable(path_text(report.output.string())));
   if (!report.simulated.empty())
     console.line("routing was made up (" + report.simulated + "): outputs and routes mean nothing");
@@ -114,6 +152,26 @@ void print_end(Console& console, const RunReport& report) {
                              : console.bad("check FAILED: " + all));
   for (const LayerReport& layer : report.layers)
     if (layer.comparison && !layer.comparison->passed) print_misses(console, layer);
+}
+
+Json capture_json(const runtime::CaptureReport& capture) {
+  return {{"capturer", capture.capturer},
+          {"path", capture.path.empty() ? Json(nullptr) : Json(capture.path.string())},
+          {"segment", capture.segment.empty() ? Json(nullptr) : Json(capture.segment)},
+          {"tokens", capture.rows},
+          {"tokens_without_room", capture.absent},
+          {"tokens_lost", capture.lost},
+          {"decisions_absent", capture.absent_decisions}};
+}
+
+Json routes_json(const runtime::RouteReport& routes) {
+  return {{"path", routes.path.string()},
+          {"verify", routes.verify},
+          {"same_model", routes.same_model ? Json(*routes.same_model) : Json(nullptr)},
+          {"same_router", routes.same_router ? Json(*routes.same_router) : Json(nullptr)},
+          {"decisions_in_file", routes.replayed},
+          {"decisions_not_in_file", routes.native},
+          {"difference", routes.difference ? difference_json(*routes.difference) : Json(nullptr)}};
 }
 
 Json worst_json(const Worst& worst, const char* column) {
@@ -179,7 +237,9 @@ Json report_json(const RunReport& report) {
   json["layers"] = Json::array();
   for (const LayerReport& layer : report.layers) json["layers"].push_back(layer_json(layer));
   json["captures"] = Json::array();
-  for (const auto& path : report.captures) json["captures"].push_back(path.string());
+  for (const runtime::CaptureReport& capture : report.captures)
+    json["captures"].push_back(capture_json(capture));
+  json["replay"] = report.routes ? routes_json(*report.routes) : Json(nullptr);
   json["output"] = report.output.empty() ? Json(nullptr) : Json(report.output.string());
   json["checked"] = report.checked;
   json["passed"] = report.passed;

@@ -83,6 +83,8 @@ std::vector<config::Override> overrides(const Options& options) {
   }
   add("device", options.device, "--device");
   add("threads", options.threads, "--threads");
+  add("replay", options.replay, "--replay");
+  if (options.verify) list.push_back({"verify", "true", "--verify"});
   return list;
 }
 

@@ -6,22 +6,6 @@
 
 namespace moert::capture {
 
-NarrowIds narrow_ids(const LayerRoutes& routes) {
-  NarrowIds narrow;
-  narrow.bytes_per_id = routes.num_experts <= 256 ? 1 : routes.num_experts <= 65536 ? 2 : 4;
-  const auto width = static_cast<size_t>(narrow.bytes_per_id);
-  const auto k = static_cast<size_t>(routes.top_k);
-  narrow.data.assign(routes.ids.size() * width, 0);
-  for (size_t row = 0; row < routes.present.size(); ++row) {
-    if (routes.present[row] == 0) continue;
-    for (size_t i = row * k; i < (row + 1) * k; ++i)
-      for (size_t byte = 0; byte < width; ++byte)
-        narrow.data[i * width + byte] =
-            static_cast<uint8_t>(static_cast<uint32_t>(routes.ids[i]) >> (8 * byte));
-  }
-  return narrow;
-}
-
 LoadSummary summarize_load(const std::vector<int64_t>& counts) {
   LoadSummary summary;
   for (const int64_t count : counts) {

@@ -1,4 +1,4 @@
-// Captured routing of one layer as columns, and what can be said of it: load, imbalance.
+// How evenly tokens are spread over experts.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,26 +6,6 @@
 #include <vector>
 
 namespace moert::capture {
-
-// Rows in order of arrival. Where present[r] is 0 nothing was recorded: ids and weights of that row
-// mean nothing and stay zero.
-struct LayerRoutes {
-  int64_t layer_id = 0;
-  int64_t num_experts = 0, top_k = 0;
-  std::vector<int32_t> ids;      // [rows, top_k] logical
-  std::vector<float> weights;    // [rows, top_k] or empty
-  std::vector<float> margins;    // [rows] or empty
-  std::vector<uint8_t> present;  // [rows]
-};
-
-// Ids in the narrowest type that holds every expert's number: one byte each up to 256 experts, two
-// up to 65,536, else four (little endian, unsigned). Absent rows are zero: `present` alone says which
-// rows are data.
-struct NarrowIds {
-  int bytes_per_id = 1;
-  std::vector<uint8_t> data;
-};
-NarrowIds narrow_ids(const LayerRoutes& routes);
 
 // How evenly `counts` (tokens per expert) are spread.
 struct LoadSummary {

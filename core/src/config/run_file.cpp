@@ -95,7 +95,9 @@ Table data_keys() {
        .required = true,
        .doc =
            "safetensors file with a tensor layers.N.hidden_states for each MoE layer; layers that "
-           "route by token ids also need layers.N.input_ids, or one input_ids for all"},
+           "route by token ids also need layers.N.input_ids, or one input_ids for all; sequences "
+           "and positions (i64, one a row) say which tokens the rows are, without them those of "
+           "sequence 0 from position 0 on"},
       {.path = "spec.outputs", .type = Type::map},
       {.path = "spec.outputs.file",
        .type = Type::output_path,
@@ -119,6 +121,20 @@ Table data_keys() {
        .unique = true,
        .doc = "what is recorded for every token and layer; ids always are"},
       {.path = "spec.capture[].what[]", .type = Type::word, .words = {"ids", "weights", "margins"}},
+      {.path = "spec.capture[].options",
+       .type = Type::map,
+       .doc = "of the capturer itself; those of memory, file and shared_memory: "
+              "[plugins/capture](../plugins/capture/README.md)"},
+      {.path = "spec.capture[].options.*", .type = Type::scalar},
+      {.path = "spec.replay",
+       .type = Type::path,
+       .doc = "capture file whose experts are taken instead of the router's own choice, token by "
+              "token; tokens that it lacks route as usual"},
+      {.path = "spec.verify",
+       .type = Type::boolean,
+       .fallback = "false",
+       .doc = "with replay: nothing is forced; the model's own choices are compared with the "
+              "file's, and where they differ the exit code is 1"},
   };
 }
 
@@ -186,6 +202,8 @@ spec::Capture read_capture(const YamlNode& node) {
     if (std::find(capture.what.begin(), capture.what.end(), "ids") == capture.what.end())
       capture.what.insert(capture.what.begin(), "ids");
   }
+  if (const YamlNode* options = node.find("options"))
+    for (const YamlNode& option : options->items) capture.options[option.key] = option.text;
   return capture;
 }
 
@@ -203,6 +221,16 @@ void read_layers(spec::Run& run, const YamlNode& document) {
     const YamlNode* node = at(document, path);
     run.layers[word] = node != nullptr ? node->text : key_of(run_table(), path)->fallback;
   }
+}
+
+void check_replay(const spec::Run& run, const YamlNode& document) {
+  if (run.verify && run.replay.empty())
+    fail_at(at(document, "spec.verify")->place(),
+            "'spec.verify' is true, but there is nothing to compare with",
+            "name a capture file by 'spec.replay' or --replay");
+  if (!run.replay.empty() && !run.simulate.empty())
+    fail_at(at(document, "spec.simulate")->place(), "made-up routing and a replay",
+            "remove 'simulate' or 'replay'");
 }
 
 // Two captures into one file would leave only the second.
@@ -278,6 +306,9 @@ spec::Run read_run(const std::filesystem::path& file, const std::vector<Override
   set_output(run.output, at(document, "spec.outputs.file"));
   if (const YamlNode* capture = at(document, "spec.capture"))
     for (const YamlNode& item : capture->items) run.capture.push_back(read_capture(item));
+  set_path(run.replay, at(document, "spec.replay"));
+  if (const YamlNode* verify = at(document, "spec.verify")) run.verify = verify->boolean;
+  check_replay(run, document);
   if (const YamlNode* expect = at(document, "spec.expect")) run.expect = read_expect(*expect);
   set(run.threads, at(document, "spec.threads"));
   set(run.repeat, at(document, "spec.repeat"));

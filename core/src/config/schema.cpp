@@ -76,6 +76,10 @@ Json schema_of(const Shape& shape) {
       schema["minimum"] = 0;
       schema["pattern"] = "^(" + key.pattern + ")$";
       break;
+    case Type::scalar:
+      schema["type"] = Json::array({"string", "number", "boolean"});
+      schema["minLength"] = 1;
+      break;
     default: add_text(schema, key);
   }
   return schema;

@@ -39,6 +39,9 @@ bool has_type(const YamlNode& node, Type type) {
       return node.type == YamlNode::Type::integer || node.type == YamlNode::Type::number;
     case Type::ranges:
       return node.type == YamlNode::Type::integer || node.type == YamlNode::Type::string;
+    case Type::scalar:
+      return node.type != YamlNode::Type::null && node.type != YamlNode::Type::list &&
+             node.type != YamlNode::Type::map;
     default: return node.type == YamlNode::Type::string;
   }
 }
@@ -237,6 +240,7 @@ std::string type_name(Type type) {
     case Type::map: return "a map";
     case Type::list: return "a list";
     case Type::string: return "a text";
+    case Type::scalar: return "a text, a number, true or false";
     case Type::path:
     case Type::output_path: return "a path";
     case Type::word: return "a word";

@@ -17,6 +17,7 @@ enum class Type {
   map,
   list,
   string,
+  scalar,       // a text, a number, true or false; its text is what counts
   path,         // relative to the file; to the working directory where an override gives it
   output_path,  // relative to the working directory
   word,         // one of Key::words

@@ -164,8 +164,9 @@ constexpr Entry kCapturer[] = {
     REQUIRED(moert_capturer_t, supports), REQUIRED(moert_capturer_t, create),
     REQUIRED(moert_capturer_t, destroy),  REQUIRED(moert_capturer_t, begin),
     REQUIRED(moert_capturer_t, record),   REQUIRED(moert_capturer_t, end),
-    REQUIRED(moert_capturer_t, drop),     REQUIRED(moert_capturer_t, flush),
-    OPTIONAL(moert_capturer_t, read),
+    REQUIRED(moert_capturer_t, abort),    REQUIRED(moert_capturer_t, drop),
+    REQUIRED(moert_capturer_t, commit),   REQUIRED(moert_capturer_t, flush),
+    OPTIONAL(moert_capturer_t, read),     REQUIRED(moert_capturer_t, counts),
 };
 
 constexpr Entry kMoERunner[] = {
@@ -195,7 +196,7 @@ constexpr Kind kKinds[] = {
          &no_problem),
     KIND(MOERT_KIND_ROUTER, moert_router_t, route, kRouter, &no_problem),
     KIND(MOERT_KIND_SHARED_EXPERTS, moert_shared_experts_t, forward, kSharedExperts, &no_problem),
-    KIND(MOERT_KIND_CAPTURER, moert_capturer_t, read, kCapturer, &no_problem),
+    KIND(MOERT_KIND_CAPTURER, moert_capturer_t, counts, kCapturer, &no_problem),
     KIND(MOERT_KIND_MOE_RUNNER, moert_moe_runner_t, write_expert, kMoERunner, &no_problem),
     KIND(MOERT_KIND_PLUGGABLE_LAYER, moert_pluggable_layer_t, forward, kPluggableLayer,
          &no_problem),

@@ -2,12 +2,11 @@
 #include "runtime/capture_set.hpp"
 
 #include <algorithm>
-#include <deque>
+#include <exception>
 
 #include "runtime/ask.hpp"
 #include "runtime/call.hpp"
 #include "util/nearest.hpp"
-#include "weights/safetensors.hpp"
 
 namespace moert::runtime {
 
@@ -26,170 +25,246 @@ uint32_t what_bits(const spec::Capture& wanted) {
   return bits;
 }
 
-}  // namespace
-
-CaptureSet::CaptureSet(const Session& session, const Model& model,
-                       const std::vector<spec::Capture>& wanted, int64_t max_tokens)
-    : model_(model) {
-  if (wanted.empty()) return;
-  if (model.num_layers() == 0)
-    throw Error(Fault::usage, "nothing to capture: the model is dense",
-                model.checkpoint().path().string(), "remove `capture` from the run");
-  for (size_t i = 0; i < model.num_layers(); ++i) {
-    layer_ids_.push_back(model.layer(i).layer_id);
-    num_experts_.push_back(model.layer(i).routing.rows());
-    top_k_.push_back(model.layer(i).routing.top_k);
+// What was asked for is wrong, not what happened: a place, a name, an option.
+void check_create(moert_code_t code, const Call& call, const std::string& capturer) {
+  switch (code) {
+    case MOERT_INVALID_ARGUMENT:
+    case MOERT_ALREADY_EXISTS:
+    case MOERT_NOT_FOUND:
+    case MOERT_PERMISSION_DENIED:
+      throw Error(Fault::usage, capturer + ": " + call.message(), "capture.options",
+                  "those of the capturers that come along: plugins/capture/README.md");
+    default: break;
   }
-  for (const spec::Capture& capture : wanted) attach(session, capture, max_tokens);
 }
 
-void CaptureSet::attach(const Session& session, const spec::Capture& wanted, int64_t max_tokens) {
+// Room, on a disk or in a buffer, is what capturers run out of.
+void check(moert_code_t code, const Call& call, const std::string& capturer, const char* action) {
+  if (code == MOERT_RESOURCE_EXHAUSTED || code == MOERT_DEADLINE_EXCEEDED)
+    throw Error(Fault::device, capturer + ": " + call.message(), std::string("capture, ") + action,
+                "make room, or change the capturer's options: plugins/capture/README.md");
+  call.check(code, capturer, action);
+}
+
+}  // namespace
+
+CaptureSet::CaptureSet(const Session& session, const Model& model, int64_t max_tokens)
+    : session_(session),
+      model_(model),
+      max_tokens_(max_tokens),
+      layers_(captured_layers(model.spec())) {
+  for (const capture::CapturedLayer& layer : layers_) {
+    layer_ids_.push_back(layer.layer_id);
+    num_experts_.push_back(layer.num_experts);
+    top_k_.push_back(layer.top_k);
+  }
+}
+
+std::vector<std::pair<const char*, std::string>> CaptureSet::facts() const {
+  const capture::CaptureInfo info = capture_info(model_);
+  std::vector<std::pair<const char*, std::string>> facts = {
+      {"model", info.model},
+      {"family", info.family},
+      {"model_digest", info.model_digest},
+      {"router_digest", info.router_digest},
+      {"hidden_layers", std::to_string(info.hidden_layers)},
+      {"source", info.source}};
+  if (!info.simulated.empty()) facts.emplace_back("simulated", info.simulated);
+  return facts;
+}
+
+moert_capture_spec_t CaptureSet::capture_spec(uint32_t what) const {
   moert_capture_spec_t spec{};
   spec.struct_size = sizeof spec;
-  spec.what = what_bits(wanted);
+  spec.what = what;
   spec.device = model_.device().id();
-  spec.max_tokens = max_tokens;
+  spec.max_tokens = max_tokens_;
   spec.n_layers = static_cast<uint32_t>(layer_ids_.size());
   spec.layer_ids = layer_ids_.data();
   spec.num_experts = num_experts_.data();
   spec.top_k = top_k_.data();
+  return spec;
+}
+
+AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted) {
+  const uint32_t what = what_bits(wanted);
+  if (layers_.empty())
+    throw Error(Fault::usage, "nothing to capture: the model is dense",
+                model_.checkpoint().path().string(), "remove `capture` from the run");
+  require_open_routing(model_, "captured");
+  moert_capture_spec_t spec = capture_spec(what);
+  const auto facts = this->facts();
+  std::vector<moert_kv_t> fact_entries;
+  for (const auto& [key, text] : facts) fact_entries.push_back({key, text.c_str()});
+  spec.facts = fact_entries.data();
+  spec.n_facts = static_cast<uint32_t>(fact_entries.size());
   registry::Policy policy;
   policy.pinned = wanted.to.find('.') == std::string::npos ? "capture." + wanted.to : wanted.to;
   const registry::Ask question = [&](const registry::Candidate& candidate) {
-    return ask<moert_capturer_t>(session.host(), candidate, &spec);
+    return ask<moert_capturer_t>(session_.host(), candidate, &spec);
   };
   const registry::Decision decision =
-      registry::choose(session.registry().candidates(MOERT_KIND_CAPTURER), policy, question);
+      registry::choose(session_.registry().candidates(MOERT_KIND_CAPTURER), policy, question);
   if (decision.chosen == nullptr)
     throw Error(Fault::refused, "no capturer '" + wanted.to + "' accepts the run", "capture.to",
                 "the candidates and their reasons:\n" + registry::decision_table(decision));
+  std::vector<moert_kv_t> options;
+  for (const auto& [key, value] : wanted.options) options.push_back({key.c_str(), value.c_str()});
   void* self = nullptr;
   Call call;
-  call.check(registry::table_of<moert_capturer_t>(*decision.chosen)
-                 ->create(session.host(), &spec, nullptr, 0, &self, call.out()),
-             decision.chosen->name, "create");
-  attached_.push_back({wanted, spec.what, Part<moert_capturer_t>(*decision.chosen, self)});
+  const moert_code_t code = registry::table_of<moert_capturer_t>(*decision.chosen)
+                                ->create(session_.host(), &spec, options.data(),
+                                         static_cast<uint32_t>(options.size()), &self, call.out());
+  check_create(code, call, decision.chosen->name);
+  check(code, call, decision.chosen->name, "create");
+  AttachedCapturer made{wanted, what, Part<moert_capturer_t>(*decision.chosen, self)};
+  if (!wanted.path.empty()) expect_readable(made);
+  attached_.push_back(std::move(made));
+  return attached_.back();
 }
 
-bool CaptureSet::wants_margins() const {
-  return std::any_of(attached_.begin(), attached_.end(), [](const AttachedCapturer& c) {
-    return (c.what & MOERT_CAPTURE_MARGINS) != 0;
-  });
+void CaptureSet::detach(const AttachedCapturer& capturer) {
+  attached_.remove_if([&](const AttachedCapturer& other) { return &other == &capturer; });
 }
 
-void CaptureSet::begin(int64_t sequence, int64_t tokens) {
-  const size_t first = sequences_.size();
-  for (int64_t t = 0; t < tokens; ++t) {
-    sequences_.push_back(sequence);
-    positions_.push_back(t);
+template <class Function>
+void CaptureSet::each(const char* action, Function&& function) const {
+  std::exception_ptr first;
+  for (const AttachedCapturer& capturer : attached_) try {
+      Call call;
+      check(function(capturer.part, call.out()), call, capturer.part.name(), action);
+    } catch (...) {
+      if (first == nullptr) first = std::current_exception();
+    }
+  if (first != nullptr) std::rethrow_exception(first);
+}
+
+void CaptureSet::begin(const StepRows& rows) {
+  if (attached_.empty()) return;
+  sequences_.clear();
+  positions_.clear();
+  from_.clear();
+  for (int64_t t = 0; t < rows.tokens; ++t) {
+    if (rows.valid != nullptr && rows.valid[t] == 0) continue;
+    // Padding behind the tokens is passed over by counting; padding between them needs a list.
+    if (static_cast<int64_t>(sequences_.size()) != t && from_.empty())
+      for (size_t i = 0; i < sequences_.size(); ++i) from_.push_back(static_cast<int64_t>(i));
+    if (static_cast<int64_t>(sequences_.size()) != t) from_.push_back(t);
+    sequences_.push_back(rows.keys[t].sequence);
+    positions_.push_back(rows.keys[t].position);
   }
   const moert_capture_step_t step = {sizeof step,
-                                     0,
-                                     tokens,
+                                     rows.final ? uint32_t{MOERT_CAPTURE_STEP_COMMIT} : 0U,
+                                     static_cast<int64_t>(sequences_.size()),
                                      model_.device().stream(),
-                                     sequences_.data() + first,
-                                     positions_.data() + first};
-  for (const AttachedCapturer& capturer : attached_) {
-    Call call;
-    call.check(capturer.part->begin(capturer.part.self(), &step, call.out()), capturer.part.name(),
-               "begin");
+                                     sequences_.data(),
+                                     positions_.data()};
+  std::vector<const AttachedCapturer*> begun;
+  try {
+    for (const AttachedCapturer& capturer : attached_) {
+      Call call;
+      check(capturer.part->begin(capturer.part.self(), &step, call.out()), call,
+            capturer.part.name(), "begin");
+      begun.push_back(&capturer);
+    }
+  } catch (...) {
+    // Nothing will come for those that began, and absent rows must not take the place of earlier ones.
+    for (const AttachedCapturer* capturer : begun)
+      capturer->part->abort(capturer->part.self(), nullptr);
+    throw;
+  }
+}
+
+// Padding stands between the tokens: their rows are copied together.
+void CaptureSet::gather(const ForwardContext& context, size_t layer) {
+  if (model_.device().id().kind != MOERT_DEVICE_CPU)
+    throw Error(Fault::usage, "padded rows between tokens cannot be captured on this device",
+                "layer " + std::to_string(layer_ids_[layer]), "put padded rows behind the tokens");
+  const auto k = static_cast<size_t>(top_k_[layer]);
+  routing_.ids.resize(from_.size() * k);
+  routing_.weights.resize(from_.size() * k);
+  routing_.margins.resize(from_.size());
+  const auto* ids = static_cast<const int32_t*>(context.ids_view(layer).get()->data);
+  const auto* weights = static_cast<const float*>(context.weights_view(layer).get()->data);
+  const auto* margins = static_cast<const float*>(context.margins_view().get()->data);
+  for (size_t i = 0; i < from_.size(); ++i) {
+    const auto from = static_cast<size_t>(from_[i]);
+    std::copy_n(ids + from * k, k, routing_.ids.data() + i * k);
+    std::copy_n(weights + from * k, k, routing_.weights.data() + i * k);
+    routing_.margins[i] = margins[from];
   }
 }
 
 void CaptureSet::record(size_t layer, const ForwardContext& context) {
   if (attached_.empty()) return;
-  const TensorView ids = context.ids_view(layer), weights = context.weights_view(layer);
-  const TensorView margins = context.margins_view();
+  TensorView ids = context.ids_view(layer), weights = context.weights_view(layer);
+  TensorView margins = context.margins_view();
+  if (!from_.empty()) {
+    gather(context, layer);
+    const auto rows = static_cast<int64_t>(from_.size());
+    ids = TensorView(routing_.ids.data(), MOERT_DTYPE_I32, {rows, top_k_[layer]});
+    weights = TensorView(routing_.weights.data(), MOERT_DTYPE_F32, {rows, top_k_[layer]});
+    margins = TensorView(routing_.margins.data(), MOERT_DTYPE_F32, {rows});
+  }
   const moert_capture_record_t record = {
       sizeof record, 0, static_cast<uint32_t>(layer), 0, ids, weights, margins};
-  for (const AttachedCapturer& capturer : attached_) {
-    Call call;
-    call.check(capturer.part->record(capturer.part.self(), &record, call.out()),
-               capturer.part.name(), "record");
-  }
+  each("record", [&](const Part<moert_capturer_t>& part, moert_error_t* error) {
+    return part->record(part.self(), &record, error);
+  });
 }
 
 void CaptureSet::end() {
-  for (const AttachedCapturer& capturer : attached_) {
-    Call call;
-    call.check(capturer.part->end(capturer.part.self(), call.out()), capturer.part.name(), "end");
-  }
+  each("end", [](const Part<moert_capturer_t>& part, moert_error_t* error) {
+    return part->end(part.self(), error);
+  });
 }
 
-moert_capture_rows_t CaptureSet::read_rows(const AttachedCapturer& capturer, uint32_t layer,
-                                           capture::LayerRoutes& routes) const {
-  const size_t rows = sequences_.size();
-  routes.layer_id = layer_ids_[layer];
-  routes.num_experts = num_experts_[layer];
-  routes.top_k = top_k_[layer];
-  routes.ids.assign(rows * static_cast<size_t>(routes.top_k), 0);
-  routes.present.assign(rows, 0);
-  if ((capturer.what & MOERT_CAPTURE_WEIGHTS) != 0) routes.weights.assign(routes.ids.size(), 0);
-  if ((capturer.what & MOERT_CAPTURE_MARGINS) != 0) routes.margins.assign(rows, 0);
-  moert_capture_rows_t request{};
-  request.struct_size = sizeof request;
-  request.layer = layer;
-  request.rows = static_cast<int64_t>(rows);
-  request.ids = routes.ids.data();
-  request.weights = routes.weights.empty() ? nullptr : routes.weights.data();
-  request.margins = routes.margins.empty() ? nullptr : routes.margins.data();
-  request.present = routes.present.data();
+void CaptureSet::commit(int64_t sequence, int64_t position) {
+  each("commit", [&](const Part<moert_capturer_t>& part, moert_error_t* error) {
+    return part->commit(part.self(), sequence, position, error);
+  });
+}
+
+void CaptureSet::drop(int64_t sequence, int64_t position) {
+  each("drop", [&](const Part<moert_capturer_t>& part, moert_error_t* error) {
+    return part->drop(part.self(), sequence, position, error);
+  });
+}
+
+void CaptureSet::flush(const AttachedCapturer& capturer) const {
   Call call;
-  call.check(capturer.part->read(capturer.part.self(), &request, call.out()), capturer.part.name(),
-             "read");
-  return request;
+  check(capturer.part->flush(capturer.part.self(), call.out()), call, capturer.part.name(),
+        "flush");
 }
 
-std::vector<capture::LayerRoutes> CaptureSet::read(const AttachedCapturer& capturer) const {
+moert_capture_counts_t CaptureSet::counts(const AttachedCapturer& capturer) const {
+  moert_capture_counts_t counts{};
+  counts.struct_size = sizeof counts;
   Call call;
-  call.check(capturer.part->flush(capturer.part.self(), call.out()), capturer.part.name(), "flush");
-  std::vector<capture::LayerRoutes> all(layer_ids_.size());
-  for (size_t layer = 0; layer < all.size(); ++layer) {
-    const moert_capture_rows_t rows = read_rows(capturer, static_cast<uint32_t>(layer), all[layer]);
-    if (rows.written != static_cast<int64_t>(sequences_.size()))
-      throw Error(Fault::plugin,
-                  capturer.part.name() + " holds " + std::to_string(rows.written) + " rows, " +
-                      std::to_string(sequences_.size()) + " were recorded",
-                  "layer " + std::to_string(layer_ids_[layer]),
-                  "do not use this capture; report the plugin");
-  }
-  return all;
+  call.check(capturer.part->counts(capturer.part.self(), &counts, call.out()), capturer.part.name(),
+             "counts");
+  return counts;
 }
 
-void CaptureSet::write(const AttachedCapturer& capturer, const std::filesystem::path& path) const {
-  const std::vector<capture::LayerRoutes> all = read(capturer);
-  std::deque<capture::NarrowIds> narrow;  // the writer borrows: addresses must stay
-  weights::SafetensorsWriter writer;
-  const auto rows = static_cast<int64_t>(sequences_.size());
-  for (const capture::LayerRoutes& routes : all) {
-    const std::string prefix = "layers." + std::to_string(routes.layer_id) + ".";
-    narrow.push_back(capture::narrow_ids(routes));
-    const int width = narrow.back().bytes_per_id;
-    const uint32_t type = width == 1   ? MOERT_DTYPE_U8
-                          : width == 2 ? MOERT_DTYPE_U16
-                                       : MOERT_DTYPE_U32;
-    writer.add(prefix + "ids", type, {rows, routes.top_k}, narrow.back().data.data());
-    writer.add(prefix + "present", MOERT_DTYPE_U8, {rows}, routes.present.data());
-    if (!routes.weights.empty())
-      writer.add(prefix + "weights", MOERT_DTYPE_F32, {rows, routes.top_k}, routes.weights.data());
-    if (!routes.margins.empty())
-      writer.add(prefix + "margins", MOERT_DTYPE_F32, {rows}, routes.margins.data());
+void require_open_routing(const Model& model, const std::string& wish) {
+  for (const LayerChoice& choice : model.choices()) {
+    const KindChoice* runner = choice.find("runner");
+    if (runner == nullptr || runner->decision.chosen == nullptr ||
+        (runner->decision.support.flags & MOERT_SUPPORT_HIDES_ROUTING) == 0)
+      continue;
+    throw Error(Fault::refused,
+                "routing cannot be " + wish + ": " + runner->decision.chosen->name +
+                    " does not show which experts it chooses",
+                "layer " + std::to_string(choice.layer_id),
+                "name another runner, such as layers.runner: core.default");
   }
-  writer.add("sequences", MOERT_DTYPE_I64, {rows}, sequences_.data());
-  writer.add("positions", MOERT_DTYPE_I64, {rows}, positions_.data());
-  writer.set_metadata("format", "moert-routes-draft");
-  writer.set_metadata("model", model_.spec().name);
-  std::vector<std::string> layers, experts, top_k;
-  for (const capture::LayerRoutes& routes : all) {
-    layers.push_back(std::to_string(routes.layer_id));
-    experts.push_back(std::to_string(routes.num_experts));
-    top_k.push_back(std::to_string(routes.top_k));
-  }
-  writer.set_metadata("layers", joined(layers, ","));
-  writer.set_metadata("num_experts", joined(experts, ","));
-  writer.set_metadata("top_k", joined(top_k, ","));
-  if (!model_.simulated().empty()) writer.set_metadata("simulated", model_.simulated());
-  writer.write(path);
+}
+
+std::vector<capture::CapturedLayer> captured_layers(const spec::Model& model) {
+  std::vector<capture::CapturedLayer> layers;
+  for (const spec::MoELayer& layer : model.layers)
+    layers.push_back({layer.layer_id, layer.routing.rows(), layer.routing.top_k});
+  return layers;
 }
 
 }  // namespace moert::runtime

@@ -10,6 +10,7 @@
 #include "runtime/forward_context.hpp"
 #include "runtime/model.hpp"
 #include "runtime/session.hpp"
+#include "runtime/step.hpp"
 #include "util/nearest.hpp"
 
 namespace moert {
@@ -59,9 +60,37 @@ struct Model::Impl {
                 "layer " + std::to_string(layer_id) + " is no MoE layer of this model",
                 model.checkpoint().path().string(), "see Model::layers()");
   }
+  // What needs the loaded weights.
+  void make_ready(const runtime::Session& session, int64_t max_tokens) {
+    context = std::make_unique<runtime::ForwardContext>(model, max_tokens);
+    captures = std::make_unique<runtime::CaptureSet>(session, model, max_tokens);
+    step = std::make_unique<runtime::Step>(model, *context, *captures);
+  }
+
   runtime::Model model;
-  std::unique_ptr<runtime::ForwardContext> context;
   std::vector<LayerInfo> layers;
+  std::unique_ptr<runtime::ForwardContext> context;
+  std::unique_ptr<runtime::CaptureSet> captures;
+  std::unique_ptr<capture::Replay> replay;
+  std::unique_ptr<runtime::Step> step;
+  std::vector<capture::RowKey> keys;  // of the step that begins
+};
+
+struct Capture::Impl {
+  Impl(std::weak_ptr<Model::Impl> of, const runtime::AttachedCapturer* attached)
+      : model(std::move(of)), capturer(attached) {}
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+  ~Impl() {
+    if (const auto held = model.lock()) held->captures->detach(*capturer);
+  }
+  std::shared_ptr<Model::Impl> held() const {
+    if (auto model_now = model.lock()) return model_now;
+    throw Error(Fault::usage, "the model of this capture is gone, and its rows with it", "Capture",
+                "write a capture before its model goes");
+  }
+  std::weak_ptr<Model::Impl> model;
+  const runtime::AttachedCapturer* capturer;
 };
 
 Runtime::Runtime(const RuntimeOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -69,7 +98,7 @@ Runtime::Runtime(Runtime&&) noexcept = default;
 Runtime& Runtime::operator=(Runtime&&) noexcept = default;
 Runtime::~Runtime() = default;
 
-Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Model::Model(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Model::Model(Model&&) noexcept = default;
 Model& Model::operator=(Model&&) noexcept = default;
 Model::~Model() = default;
@@ -85,9 +114,9 @@ Model Runtime::load(const std::string& path, const ModelOptions& options) {
   settings.dtype = dtype_of(options);
   spec::Tensors rules = impl_->families.tensors(spec);
   auto model =
-      std::make_unique<Model::Impl>(impl_->session, std::move(spec), std::move(rules), settings);
+      std::make_shared<Model::Impl>(impl_->session, std::move(spec), std::move(rules), settings);
   model->model.load();
-  model->context = std::make_unique<runtime::ForwardContext>(model->model, options.max_tokens);
+  model->make_ready(impl_->session, options.max_tokens);
   for (size_t i = 0; i < model->model.num_layers(); ++i) {
     const spec::MoELayer& layer = model->model.layer(i);
     LayerInfo info{layer.layer_id,
@@ -114,13 +143,88 @@ void Model::forward(int64_t layer_id, const void* hidden, int64_t tokens, void* 
   runtime::ForwardContext& context = *impl_->context;
   context.set_hidden(hidden, tokens);
   context.set_token_ids(options.token_ids);
-  context.forward(layer, options.forced_ids, options.valid);
+  runtime::Step& step = *impl_->step;
+  if (step.is_open() && options.valid != nullptr)
+    throw Error(Fault::usage, "rows are marked valid or not by the step and again by a forward",
+                "layer " + std::to_string(layer_id), "mark padded rows in begin_step alone");
+  const int32_t* forced = step.enter(layer, options.forced_ids);
+  context.forward(layer, forced, step.is_open() ? step.valid() : options.valid);
+  step.leave(layer);
   context.read_output(out);
   if (routing == nullptr) return;
   runtime::Routing read;
   context.read_routing(layer, read, true);
   *routing = {read.tokens, read.top_k, std::move(read.ids), std::move(read.weights),
               std::move(read.margins)};
+}
+
+void Model::begin_step(const StepRows& rows) {
+  if (rows.tokens < 0 ||
+      (rows.tokens > 0 && (rows.sequences == nullptr || rows.positions == nullptr)))
+    throw Error(Fault::usage, "a step without its rows' sequences and positions", "begin_step",
+                "give one of each for every row");
+  std::vector<capture::RowKey>& keys = impl_->keys;
+  keys.resize(static_cast<size_t>(rows.tokens));
+  for (size_t t = 0; t < keys.size(); ++t) keys[t] = {rows.sequences[t], rows.positions[t]};
+  impl_->step->begin({rows.tokens, keys.data(), rows.valid, rows.final});
+}
+
+void Model::end_step() { impl_->step->end(); }
+
+Capture Model::capture(const CaptureOptions& options) {
+  impl_->step->require_closed("capture");
+  spec::Capture wanted;
+  wanted.to = options.to;
+  wanted.what = options.what;
+  wanted.options = options.options;
+  const runtime::AttachedCapturer& capturer = impl_->captures->attach(wanted);
+  return Capture(std::make_unique<Capture::Impl>(impl_, &capturer));
+}
+
+void Model::commit(int64_t sequence, int64_t position) {
+  impl_->step->require_closed("commit");
+  impl_->captures->commit(sequence, position);
+}
+
+void Model::drop(int64_t sequence, int64_t position) {
+  impl_->step->require_closed("drop");
+  impl_->captures->drop(sequence, position);
+}
+
+void Model::replay(const std::string& path) {
+  impl_->step->require_closed("replay");
+  std::unique_ptr<capture::Replay> next;
+  if (!path.empty()) {
+    runtime::require_open_routing(impl_->model, "replayed");
+    next = std::make_unique<capture::Replay>(path, runtime::captured_layers(impl_->model.spec()));
+  }
+  impl_->step->set_replay(next.get());
+  impl_->replay = std::move(next);
+}
+
+ReplayCounts Model::replay_counts(int64_t layer_id) const {
+  const size_t layer = impl_->index(layer_id);
+  if (impl_->replay == nullptr) return {};
+  const capture::ReplayCounts& counts = impl_->replay->counts(layer);
+  return {counts.replayed, counts.native};
+}
+
+Capture::Capture(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Capture::Capture(Capture&&) noexcept = default;
+Capture& Capture::operator=(Capture&&) noexcept = default;
+Capture::~Capture() = default;
+
+void Capture::flush() { impl_->held()->captures->flush(*impl_->capturer); }
+
+CaptureCounts Capture::counts() const {
+  const moert_capture_counts_t counts = impl_->held()->captures->counts(*impl_->capturer);
+  return {counts.rows, counts.pending, counts.absent, counts.lost};
+}
+
+void Capture::write(const std::string& path) {
+  const std::shared_ptr<Model::Impl> model = impl_->held();
+  model->step->require_closed("write");
+  model->captures->write(*impl_->capturer, path);
 }
 
 std::vector<int64_t> Model::load_statistics(int64_t layer_id, bool reset) {

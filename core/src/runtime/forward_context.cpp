@@ -143,6 +143,12 @@ void ForwardContext::forward(size_t layer, const int32_t* forced_ids, const uint
                "layer " + std::to_string(model_.layer(layer).layer_id));
 }
 
+void ForwardContext::mark_ids(size_t layer) {
+  const auto slots = static_cast<size_t>(tokens_ * model_.layer(layer).routing.top_k);
+  if (unwritten_.size() < slots) unwritten_.resize(slots, kUnwrittenId);
+  model_.device().copy_to_device(ids_.data(), unwritten_.data(), slots * sizeof(int32_t));
+}
+
 void ForwardContext::read_output(void* out) {
   model_.device().copy_to_host(
       out, out_.data(),

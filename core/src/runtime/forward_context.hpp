@@ -17,6 +17,9 @@ struct Routing {
   std::vector<float> margins;  // [tokens]
 };
 
+// Stands in the ids until a runner has written its choices; no expert, and not the -1 of padded rows.
+inline constexpr int32_t kUnwrittenId = INT32_MIN;
+
 // Reused from layer to layer and from step to step: a forward of at most max_tokens rows allocates
 // nothing. Bound to one model; one thread at a time.
 class ForwardContext {
@@ -33,6 +36,8 @@ class ForwardContext {
   // Enqueues one layer. `forced_ids` [tokens, k] on the host or nullptr (replay; rows of -1 route);
   // `valid` [tokens] on the host or nullptr (0: padded row).
   void forward(size_t layer, const int32_t* forced_ids = nullptr, const uint8_t* valid = nullptr);
+  // Before a forward whose choices will be looked at: fills the ids with kUnwrittenId.
+  void mark_ids(size_t layer);
   void synchronize() { model_.device().synchronize(); }
 
   int64_t tokens() const { return tokens_; }
@@ -52,6 +57,7 @@ class ForwardContext {
   const Model& model_;
   int64_t max_tokens_, vocabulary_, tokens_ = 0;
   bool has_token_ids_ = false;
+  std::vector<int32_t> unwritten_;  // made when it is first needed
   DeviceMemory hidden_, out_, logits_, ids_, weights_, margins_, forced_, valid_, token_ids_,
       workspace_;
 };

@@ -2,15 +2,15 @@
 #include "runtime/run.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <chrono>
-#include <set>
 
+#include <moert/error.hpp>
 #include <moert/sdk/dtypes.hpp>
 
-#include "runtime/call.hpp"
 #include "runtime/capture_set.hpp"
-#include "util/nearest.hpp"
-#include "weights/safetensors.hpp"
+#include "runtime/run_files.hpp"
+#include "runtime/step.hpp"
 
 namespace moert::runtime {
 
@@ -28,131 +28,6 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-std::string layer_name(int64_t layer_id, const char* what) {
-  return "layers." + std::to_string(layer_id) + "." + what;
-}
-
-// A tensor of an input or golden file, with the shape that it must have; -1 stands for any size.
-const weights::TensorInfo& need(const weights::Checkpoint& file, const std::string& name,
-                                const std::vector<int64_t>& shape) {
-  const weights::TensorInfo* info = file.find(name);
-  if (info == nullptr) {
-    std::vector<std::string> names;
-    for (const weights::TensorInfo& tensor : file.tensors()) names.push_back(tensor.name);
-    throw Error(Fault::input, "tensor '" + name + "' is missing", file.path().string(),
-                suggestion(name, names));
-  }
-  bool fits = info->shape.size() == shape.size();
-  for (size_t i = 0; fits && i < shape.size(); ++i)
-    fits = shape[i] == -1 || info->shape[i] == shape[i];
-  if (!fits)
-    throw Error(Fault::input,
-                "tensor '" + name + "' is " + tensor_text(*file.view(*info).get()) +
-                    ", expected shape " +
-                    shape_text(shape.data(), static_cast<uint32_t>(shape.size())) + " (-1: any)",
-                file.place(*info), "use the file that belongs to this model");
-  return *info;
-}
-
-std::vector<float> read_floats(const weights::Checkpoint& file, const weights::TensorInfo& info) {
-  const TensorView view = file.view(info);
-  std::vector<float> values(static_cast<size_t>(element_count(*view.get())));
-  try {
-    for (size_t i = 0; i < values.size(); ++i)
-      values[i] = read_f32(*view.get(), static_cast<int64_t>(i));
-  } catch (const PluginError& error) {
-    throw Error(Fault::input, error.what(), file.place(info),
-                "store the tensor as f32, bf16 or f16");
-  }
-  return values;
-}
-
-std::vector<int32_t> read_ids(const weights::Checkpoint& file, const weights::TensorInfo& info,
-                              const std::string& what) {
-  const TensorView view = file.view(info);
-  const auto n = static_cast<size_t>(element_count(*view.get()));
-  if (info.dtype == MOERT_DTYPE_I32) {
-    const auto* data = static_cast<const int32_t*>(view.get()->data);
-    return {data, data + n};
-  }
-  if (info.dtype != MOERT_DTYPE_I64)
-    throw Error(Fault::input, what + " ids are " + std::string(dtype_name(info.dtype)),
-                file.place(info), "store them as i32 or i64");
-  std::vector<int32_t> ids(n);
-  for (size_t i = 0; i < n; ++i) {
-    const int64_t id = static_cast<const int64_t*>(view.get()->data)[i];
-    if (id < -1 || id > INT32_MAX)  // -1 stands for none, of a token as of an expert
-      throw Error(Fault::input, std::to_string(id).append(" is the number of no ").append(what),
-                  file.place(info), "use the file that belongs to this model");
-    ids[i] = static_cast<int32_t>(id);
-  }
-  return ids;
-}
-
-// What goes into each layer.
-struct Inputs {
-  explicit Inputs(const spec::Run& run, const spec::Model& model);
-  std::vector<int64_t> read_token_ids(const spec::MoELayer& layer, int64_t tokens) const;
-  weights::Checkpoint file;
-  std::vector<const weights::TensorInfo*> hidden;  // per MoE layer
-  std::vector<std::vector<int64_t>> token_ids;     // per MoE layer; empty where it needs none
-  int64_t max_tokens = 0;
-  uint32_t dtype = 0;
-};
-
-Inputs::Inputs(const spec::Run& run, const spec::Model& model) : file(run.hidden_states) {
-  for (const spec::MoELayer& layer : model.layers) {
-    const weights::TensorInfo& info =
-        need(file, layer_name(layer.layer_id, "hidden_states"), {-1, model.hidden_size});
-    if (dtype != MOERT_DTYPE_INVALID && info.dtype != dtype)
-      throw Error(Fault::input, "hidden states are of different types", file.place(info),
-                  "store those of all layers in one type");
-    dtype = info.dtype;
-    max_tokens = std::max(max_tokens, info.shape[0]);
-    hidden.push_back(&info);
-    token_ids.push_back(layer.routing.method == "hash" && run.simulate.empty()
-                            ? read_token_ids(layer, info.shape[0])
-                            : std::vector<int64_t>());
-  }
-}
-
-// The rows' token numbers: the layer's own, else those of the whole model.
-std::vector<int64_t> Inputs::read_token_ids(const spec::MoELayer& layer, int64_t tokens) const {
-  std::string name = layer_name(layer.layer_id, "input_ids");
-  if (file.find(name) == nullptr) name = "input_ids";
-  const weights::TensorInfo& info = need(file, name, {tokens});
-  const std::vector<int32_t> ids = read_ids(file, info, "token");
-  return {ids.begin(), ids.end()};
-}
-
-// Results that will be written; the writer borrows, so they live until then.
-struct Outputs {
-  struct Layer {
-    std::vector<std::byte> output;
-    Routing routing;
-  };
-  std::vector<Layer> layers;
-
-  void write(const Model& model, const std::filesystem::path& path) const {
-    weights::SafetensorsWriter writer;
-    for (size_t i = 0; i < layers.size(); ++i) {
-      const Layer& layer = layers[i];
-      const int64_t id = model.layer(i).layer_id;
-      const int64_t tokens = layer.routing.tokens;
-      writer.add(layer_name(id, "output"), model.dtype(), {tokens, model.spec().hidden_size},
-                 layer.output.data());
-      writer.add(layer_name(id, "topk_ids"), MOERT_DTYPE_I32, {tokens, layer.routing.top_k},
-                 layer.routing.ids.data());
-      writer.add(layer_name(id, "topk_weights"), MOERT_DTYPE_F32, {tokens, layer.routing.top_k},
-                 layer.routing.weights.data());
-    }
-    writer.set_metadata("model", model.spec().name);
-    writer.set_metadata("family", model.spec().family);
-    if (!model.simulated().empty()) writer.set_metadata("simulated", model.simulated());
-    writer.write(path);
-  }
-};
-
 void describe(const Model& model, size_t index, LayerReport& report) {
   const LayerChoice& choice = model.choices()[index];
   report.layer_id = choice.layer_id;
@@ -162,37 +37,64 @@ void describe(const Model& model, size_t index, LayerReport& report) {
   report.layout = model.plan().layers[index].layout;
 }
 
+// The capture file that a run is given: to be followed, or to be compared with.
+struct Routes {
+  Routes(const spec::Run& run, const Model& model)
+      : layers(captured_layers(model.spec())), verify(run.verify) {
+    if (run.replay.empty()) return;
+    require_open_routing(model, run.verify ? "verified" : "replayed");
+    file.emplace(run.replay, layers);
+    if (verify) counter.emplace(layers);
+  }
+  std::vector<capture::CapturedLayer> layers;
+  bool verify;
+  std::optional<capture::Replay> file;
+  std::optional<capture::DifferenceCounter> counter;
+};
+
 class Execution {
  public:
   Execution(const spec::Run& run, const Model& model, const Inputs& inputs, CaptureSet& captures,
-            const std::function<void()>& poll)
+            Routes& routes, const std::function<void()>& poll)
       : run_(run),
         poll_(poll),
         model_(model),
         inputs_(inputs),
-        captures_(captures),
         context_(model, inputs.max_tokens),
+        step_(model, context_, captures),
         reports_(model.num_layers()) {
     outputs_.layers.resize(model.num_layers());
     if (run.expect) golden_.emplace(run.expect->file);
+    if (routes.verify)
+      step_.set_verify(&*routes.file, &*routes.counter);
+    else if (routes.file)
+      step_.set_replay(&*routes.file);
   }
 
-  // Layers with equally many rows form a step, so that a capturer's rows mean the same token in each.
   void run_all() {
-    std::set<int64_t, std::greater<>> lengths;
-    for (const weights::TensorInfo* info : inputs_.hidden) lengths.insert(info->shape[0]);
-    int64_t sequence = 0;
-    for (const int64_t tokens : lengths) {
-      captures_.begin(sequence++, tokens);
-      for (size_t i = 0; i < model_.num_layers(); ++i)
-        if (inputs_.hidden[i]->shape[0] == tokens) run_layer(i);
-      captures_.end();
+    for (const RowGroup& group : inputs_.groups) {
+      begin(group);
+      for (const size_t layer : group.layers) run_layer(layer);
+      step_.end();
     }
   }
   std::vector<LayerReport> take_reports() { return std::move(reports_); }
   const Outputs& outputs() const { return outputs_; }
 
  private:
+  // Tokens that make no sense are the file's fault, not the caller's.
+  void begin(const RowGroup& group) {
+    const StepRows rows = {static_cast<int64_t>(group.keys.size()), group.keys.data(), nullptr,
+                           true};
+    try {
+      step_.begin(rows);
+    } catch (const Error& error) {
+      if (error.fault() != Fault::usage) throw;
+      throw Error(Fault::input, error.problem() + ": " + error.place(),
+                  inputs_.file.path().string() + ": sequences and positions",
+                  "give each row a sequence and position of its own, positions from 0 on");
+    }
+  }
   void run_layer(size_t index) {
     LayerReport& report = reports_[index];
     describe(model_, index, report);
@@ -200,16 +102,17 @@ class Execution {
     report.tokens = info.shape[0];
     context_.set_hidden(inputs_.file.view(info).get()->data, report.tokens);
     set_token_ids(index);
+    const int32_t* forced = step_.enter(index);
     for (int64_t i = 0; i < run_.repeat; ++i) {
       poll_();
       context_.synchronize();
       const Clock::time_point start = Clock::now();
-      context_.forward(index);
+      context_.forward(index, forced);
       context_.synchronize();
       report.all_seconds.push_back(seconds_since(start));
     }
     report.seconds = median(report.all_seconds);
-    captures_.record(index, context_);
+    step_.leave(index);
     Outputs::Layer& layer = outputs_.layers[index];
     layer.output.resize(static_cast<size_t>(report.tokens) *
                         dtype_bytes(model_.dtype(), model_.spec().hidden_size));
@@ -255,8 +158,8 @@ class Execution {
   const std::function<void()>& poll_;
   const Model& model_;
   const Inputs& inputs_;
-  CaptureSet& captures_;
   ForwardContext context_;
+  Step step_;
   std::optional<weights::Checkpoint> golden_;
   std::vector<LayerReport> reports_;
   Outputs outputs_;
@@ -284,6 +187,86 @@ ModelSettings settings_of(const spec::Run& run, int64_t max_tokens, uint32_t dty
   return settings;
 }
 
+namespace {
+
+// The nearest folder above `path` that is there.
+std::filesystem::path folder_above(const std::filesystem::path& path) {
+  std::filesystem::path folder = std::filesystem::absolute(path).parent_path();
+  std::error_code ignored;
+  while (!std::filesystem::is_directory(folder, ignored) && folder.has_relative_path())
+    folder = folder.parent_path();
+  return folder;
+}
+
+// The run's name as a capturer takes one.
+std::string segment_name(std::string name) {
+  constexpr size_t kLongest = 64;
+  for (char& c : name)
+    if (std::isalnum(static_cast<unsigned char>(c)) == 0 && c != '.' && c != '_') c = '-';
+  return name.substr(0, kLongest);
+}
+
+// What a capturer needs to know of the run and its options do not say: where its file will be, so that what
+// it keeps meanwhile is on the same disk; under which name others find its segment.
+spec::Capture with_places(const spec::Capture& asked, const spec::Run& run) {
+  spec::Capture wanted = asked;
+  if (wanted.to.starts_with("capture.")) wanted.to.erase(0, sizeof "capture." - 1);
+  if (wanted.to == "file" && !wanted.path.empty())
+    wanted.options.try_emplace("folder", folder_above(wanted.path).string());
+  if (wanted.to == "shared_memory" && !run.name.empty())
+    wanted.options.try_emplace("name", segment_name(run.name));
+  return wanted;
+}
+
+std::optional<bool> same_digest(const std::string& a, const std::string& b) {
+  if (a.empty() || b.empty()) return std::nullopt;
+  return a == b;
+}
+
+void report_routes(const spec::Run& run, const Model& model, Routes& routes, RunReport& report) {
+  if (!routes.file) return;
+  RouteReport made;
+  made.path = run.replay;
+  made.verify = routes.verify;
+  const capture::CaptureInfo info = capture_info(model);
+  const capture::CaptureInfo& of_file = routes.file->file().info();
+  made.same_model = same_digest(info.model_digest, of_file.model_digest);
+  made.same_router = same_digest(info.router_digest, of_file.router_digest);
+  made.simulated = of_file.simulated;
+  for (size_t i = 0; i < routes.layers.size(); ++i) {
+    made.replayed += routes.file->counts(i).replayed;
+    made.native += routes.file->counts(i).native;
+  }
+  if (routes.verify) {
+    made.difference = routes.counter->take();
+    report.passed = report.passed && made.difference->proven();
+  }
+  report.routes = std::move(made);
+}
+
+void write_captures(const CaptureSet& captures, RunReport& report,
+                    const std::function<void()>& poll) {
+  for (const AttachedCapturer& capturer : captures.attached()) {
+    poll();
+    captures.flush(capturer);
+    CaptureReport made;
+    if (!capturer.wanted.path.empty())
+      made.absent_decisions = captures.write(capturer, capturer.wanted.path, poll);
+    const moert_capture_counts_t counts = captures.counts(capturer);
+    made.capturer = capturer.part.name();
+    made.path = capturer.wanted.path;
+    made.rows = counts.rows;
+    made.absent = counts.absent;
+    made.lost = counts.lost;
+    const auto name = capturer.wanted.options.find("name");
+    if (capturer.wanted.to == "shared_memory" && name != capturer.wanted.options.end())
+      made.segment = name->second;
+    report.captures.push_back(std::move(made));
+  }
+}
+
+}  // namespace
+
 RunReport run(Session& session, const config::Families& families, const spec::Run& run,
               const Progress& progress, const std::function<void()>& poll) {
   spec::Model spec = resolve_model(families, run);
@@ -304,23 +287,21 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
   report.simulated = model.simulated();
   report.packed_tensors = model.plan().used;
   report.ignored_tensors = model.plan().ignored;
-  CaptureSet captures(session, model, run.capture, inputs.max_tokens);
+  CaptureSet captures(session, model, inputs.max_tokens);
+  for (const spec::Capture& wanted : run.capture) captures.attach(with_places(wanted, run));
+  Routes routes(run, model);
   const Clock::time_point start = Clock::now();
   model.load(progress);
   report.load_seconds = seconds_since(start);
 
-  Execution execution(run, model, inputs, captures, poll);
+  Execution execution(run, model, inputs, captures, routes, poll);
   execution.run_all();
   report.layers = execution.take_reports();
   report.checked = run.expect.has_value();
   for (const LayerReport& layer : report.layers)
     if (layer.comparison && !layer.comparison->passed) report.passed = false;
-  for (const AttachedCapturer& capturer : captures.attached()) {
-    if (capturer.wanted.path.empty()) continue;
-    poll();
-    captures.write(capturer, capturer.wanted.path);
-    report.captures.push_back(capturer.wanted.path);
-  }
+  report_routes(run, model, routes, report);
+  write_captures(captures, report, poll);
   if (!run.output.empty()) {
     poll();
     execution.outputs().write(model, run.output);

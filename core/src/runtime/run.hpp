@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "capture/difference.hpp"
 #include "capture/routes.hpp"
 #include "config/config.hpp"
 #include "runtime/compare.hpp"
@@ -29,17 +30,39 @@ struct LayerReport {
   std::optional<Comparison> comparison;
 };
 
+struct CaptureReport {
+  std::string capturer;
+  std::filesystem::path path;    // the file that was written; empty: none
+  int64_t rows = 0;              // tokens
+  int64_t absent = 0;            // of them, kept without decisions because memory was short
+  int64_t lost = 0;              // tokens of which nothing was kept
+  int64_t absent_decisions = 0;  // (token, layer) pairs without experts in the file
+  std::string segment;           // of shared memory: its name
+};
+
+// What became of `replay`.
+struct RouteReport {
+  std::filesystem::path path;
+  bool verify = false;
+  // The file is of this model, of these very router tensors; nullopt: it doesn't say.
+  std::optional<bool> same_model, same_router;
+  std::string simulated;             // distribution of the file's routing, where that was made up
+  int64_t replayed = 0, native = 0;  // (token, layer) pairs that the file has, and that it lacks
+  std::optional<capture::Difference> difference;  // of verify
+};
+
 struct RunReport {
   std::string name, family, device;
   std::filesystem::path checkpoint, output;
-  std::vector<std::filesystem::path> captures;  // files written
+  std::vector<CaptureReport> captures;
+  std::optional<RouteReport> routes;
   std::vector<LayerReport> layers;
   std::vector<int64_t> dense_layers;
   std::string simulated;  // the distribution of made-up routing; empty: the model's own
   uint64_t packed_tensors = 0, ignored_tensors = 0;
   double load_seconds = 0;
   bool checked = false;  // an expectation was given
-  bool passed = true;    // and met, in every layer
+  bool passed = true;    // and met, in every layer; verify found no difference
 };
 
 // The model that a run names, resolved.

@@ -13,7 +13,8 @@ namespace moert::spec {
 struct Capture {
   std::string to = "memory";   // a capturer by its short name: "memory" is "capture.memory"
   std::filesystem::path path;  // where `run` writes what was captured; empty: it is only counted
-  std::vector<std::string> what = {"ids"};  // "ids", "weights", "margins"
+  std::vector<std::string> what = {"ids"};     // "ids", "weights", "margins"
+  std::map<std::string, std::string> options;  // of the capturer, as texts
 };
 
 struct Expect {
@@ -39,6 +40,8 @@ struct Run {
   std::filesystem::path hidden_states;
   std::filesystem::path output;  // empty: nothing is written
   std::vector<Capture> capture;
+  std::filesystem::path replay;  // a capture file whose ids are forced; empty: none
+  bool verify = false;           // run natively instead, and compare with `replay`
   std::optional<Expect> expect;
   int64_t threads = 0;  // 0: as many as processors
   int64_t repeat = 1;   // forwards per layer; times are the median

@@ -1,8 +1,8 @@
 // Public bug reports about config keys, tried here. A test is named after the report's number in our
 // list of other runtimes' faults; the comment says what went wrong there.
 // SPDX-License-Identifier: Apache-2.0
-#include "runtime/capture_set.hpp"
-#include "tiny_model.hpp"
+#include "captured.hpp"
+#include "runtime/run.hpp"
 
 namespace moert::bugs {
 namespace {
@@ -17,18 +17,14 @@ TEST(BugConfig, N1_CapturerFollowsTheResolvedModelWhateverTheSpelling) {
     tiny.config = nested ? Json{{"model_type", "olmoe"}, {"text_config", text}} : text;
     Loaded loaded(tiny);
     ASSERT_EQ(loaded.spec().layers.at(0).routing.top_k, 2);
-    runtime::CaptureSet captures(session(), loaded.model(), {{"memory", "", {"ids", "weights"}}},
-                                 64);
-    captures.begin(0, 3);
-    loaded.forward(random_rows(3, 6, 1));
-    captures.record(0, loaded.context());
-    captures.end();
-    const auto rows = captures.read(captures.attached().front());
-    ASSERT_EQ(rows.size(), 1u);
-    EXPECT_EQ(rows[0].top_k, 2);
-    EXPECT_EQ(rows[0].ids, loaded.routing.ids);
-    EXPECT_EQ(rows[0].weights, loaded.routing.weights);
-    EXPECT_EQ(rows[0].present, (std::vector<uint8_t>{1, 1, 1}));
+    Captured captured(loaded);
+    const auto ids = captured.run({{0, 0}, {0, 1}, {0, 2}}, random_rows(3, 6, 1));
+    const capture::CaptureFile file = captured.file();
+    ASSERT_EQ(file.info().layers.size(), 1u);
+    EXPECT_EQ(file.info().layers[0].top_k, 2);
+    for (int64_t t = 0; t < 3; ++t)
+      EXPECT_EQ(ids_at(file, {0, t}, 0), row_ids(ids[0], static_cast<size_t>(t), 2));
+    EXPECT_TRUE(file.complete());
   }
 }
 
@@ -78,17 +74,7 @@ TEST(BugConfig, N7_EachLayerHasItsOwnK) {
   Tiny tiny = olmoe({4, 2, 6, 5, 3});
   tiny.config["num_experts_per_tok"] = {2, 3, 2};
   Loaded loaded(tiny);
-  runtime::CaptureSet captures(session(), loaded.model(), {{"memory", "", {"ids"}}}, 64);
-  captures.begin(0, 2);
-  for (size_t layer = 0; layer < 3; ++layer) {
-    loaded.forward(random_rows(2, 6, 5), layer);
-    captures.record(layer, loaded.context());
-  }
-  captures.end();
-  const auto rows = captures.read(captures.attached().front());
-  EXPECT_EQ(rows[0].ids.size(), 4u);
-  EXPECT_EQ(rows[1].ids.size(), 6u);
-  EXPECT_EQ(rows[2].ids.size(), 4u);
+  EXPECT_EQ(captured_ids(loaded, 2), (std::vector<size_t>{4, 6, 4}));
   tiny.config["num_experts_per_tok"] = {2, 3};
   EXPECT_EQ(error_of([&] { families().resolve(tiny.save()); }).fault(), Fault::usage);
 }
@@ -124,7 +110,13 @@ TEST(BugConfig, N117_NothingToCaptureInADenseModel) {
                  {"num_hidden_layers", 2},
                  {"hidden_act", "silu"}};
   const spec::Model model = families().resolve(tiny.save());
-  EXPECT_TRUE(model.layers.empty()) << "a run of it is refused before any weight is read";
+  EXPECT_TRUE(model.layers.empty());
+  spec::Run run;
+  run.checkpoint = tiny.save();  // without a single weight
+  run.capture.push_back(Captured::all());
+  const Error error = error_of([&] { runtime::run(session(), families(), run); });
+  EXPECT_EQ(error.fault(), Fault::usage);
+  expect_text(error, {"no MoE layers"});
 }
 
 // "top_k" is the sampler's.

@@ -1,26 +1,10 @@
 // Public bug reports about config keys, tried with the families that they were about.
 // SPDX-License-Identifier: Apache-2.0
+#include "captured.hpp"
 #include "family_models.hpp"
-#include "runtime/capture_set.hpp"
 
 namespace moert::bugs {
 namespace {
-
-// What the memory capturer holds after a step of `tokens` rows through every layer.
-std::vector<size_t> captured_ids(Loaded& loaded, int64_t tokens) {
-  runtime::CaptureSet captures(session(), loaded.model(), {{"memory", "", {"ids"}}}, 64);
-  captures.begin(0, tokens);
-  const size_t layers = loaded.spec().layers.size();
-  for (size_t layer = 0; layer < layers; ++layer) {
-    loaded.forward(random_rows(tokens, loaded.spec().hidden_size, 5), layer);
-    captures.record(layer, loaded.context());
-  }
-  captures.end();
-  std::vector<size_t> sizes;
-  for (const auto& rows : captures.read(captures.attached().front()))
-    sizes.push_back(rows.ids.size());
-  return sizes;
-}
 
 // The capturer died on Gemma 4, which writes top_k_experts alone.
 TEST(BugFamilyConfig, N1_Gemma4IsCapturedInItsOwnWidth) {

@@ -73,12 +73,14 @@ TEST(Run, DefaultsInTheTableAreTheDefaults) {
 }
 
 TEST(Run, AllValuesArrive) {
-  const spec::Run run =
-      read(kSmall +
-           "  device: cuda:1\n  fallback: next\n  threads: 7\n  repeat: 3\n"
-           "  layers: { routed_experts: cpu.ref, quant: mxfp4.g32.e8m0 }\n"
-           "  capture: [ {}, { to: file, what: [margins] } ]\n"
-           "  expect: { file: /g.safetensors, tolerance: { output: 1e-5, weights: 0 } }\n");
+  const spec::Run run = read(
+      kSmall +
+      "  device: cuda:1\n  fallback: next\n  threads: 7\n  repeat: 3\n"
+      "  layers: { routed_experts: cpu.ref, quant: mxfp4.g32.e8m0 }\n"
+      "  capture: [ {}, { to: file, what: [margins], options: { buffer_mb: 4, when_full: drop } } "
+      "]\n"
+      "  replay: /r.safetensors\n  verify: true\n"
+      "  expect: { file: /g.safetensors, tolerance: { output: 1e-5, weights: 0 } }\n");
   EXPECT_EQ(run.device, "cuda:1");
   EXPECT_EQ(run.fallback, "next");
   EXPECT_EQ(run.threads, 7);
@@ -89,6 +91,10 @@ TEST(Run, AllValuesArrive) {
   EXPECT_EQ(run.capture[0].to, "memory");
   EXPECT_EQ(run.capture[0].what, (std::vector<std::string>{"ids"}));
   EXPECT_EQ(run.capture[1].what, (std::vector<std::string>{"ids", "margins"}));  // ids always
+  EXPECT_EQ(run.capture[1].options,
+            (std::map<std::string, std::string>{{"buffer_mb", "4"}, {"when_full", "drop"}}));
+  EXPECT_EQ(run.replay, "/r.safetensors");
+  EXPECT_TRUE(run.verify);
   EXPECT_EQ(run.expect->file, "/g.safetensors");
   EXPECT_EQ(run.expect->output_tolerance, 1e-5);
   EXPECT_EQ(run.expect->weight_tolerance, 0.0);
@@ -227,6 +233,20 @@ INSTANTIATE_TEST_SUITE_P(
                  "  capture: [ { what: [id] } ]\n",
                  {"'spec.capture[0].what[0]' is 'id'", "did you mean 'ids'?"}},
         RunFault{"what_empty", "  capture: [ { what: [] } ]\n", {"0 entries", "at least 1"}},
+        RunFault{"option_list",
+                 "  capture: [ { options: { a: [1] } } ]\n",
+                 {"'spec.capture[0].options.a' is a list", "a text, a number, true or false"}},
+        RunFault{"option_nothing",
+                 "  capture: [ { options: { a: } } ]\n",
+                 {"'spec.capture[0].options.a' is nothing", "leave the key out"}},
+        RunFault{"option_empty",
+                 "  capture: [ { options: { a: \"\" } } ]\n",
+                 {"'spec.capture[0].options.a' is an empty text"}},
+        RunFault{
+            "verify_alone", "  verify: true\n", {"nothing to compare with", "--replay", ":7:11"}},
+        RunFault{"replay_made_up",
+                 "  replay: r\n  simulate: { routing: zipf }\n",
+                 {"made-up routing and a replay", ":8:13"}},
         RunFault{"float_repeat", "  repeat: 2.0\n", {"the number 2.0", "an integer"}},
         RunFault{"negative_tolerance",
                  "  expect: { file: g, tolerance: { output: -1 } }\n",

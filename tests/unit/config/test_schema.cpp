@@ -178,7 +178,9 @@ spec:
   fallback: next
   inputs: { hidden_states: h }
   outputs: { file: o }
-  capture: [ { to: memory, path: p, what: [ids, weights, margins] } ]
+  capture: [ { to: file, path: p, what: [ids, weights, margins], options: { buffer_mb: 4, x: y, z: true } } ]
+  replay: r
+  verify: true
   expect: { file: g, tolerance: { output: 1e-5, weights: 0 } }
   threads: 4
   repeat: 5

@@ -67,21 +67,34 @@ inline runtime::Session& session(int32_t threads) {
   return threads == 1 ? one : two;
 }
 
-// The oracle on its own numbers; results go to `output`.
-inline runtime::RunReport run(const std::string& folder, const fs::path& output = {},
-                              int32_t threads = 2) {
+// A run of a folder's rows by one candidate for every part that it offers, without anything to compare.
+inline spec::Run plain_run(const std::string& folder, const std::string& candidate = "cpu.ref") {
   spec::Run run;
   run.name = folder;
   run.checkpoint = data_folder() / folder;
   run.device = "cpu";
   for (const char* word : {"routed_experts", "router", "shared_experts"})
-    run.layers[word] = "cpu.ref";
+    run.layers[word] = candidate;
   run.hidden_states = golden_file(folder);
+  return run;
+}
+
+// The oracle on its own numbers; results go to `output`.
+inline runtime::RunReport run(const std::string& folder, const fs::path& output = {},
+                              int32_t threads = 2) {
+  spec::Run run = plain_run(folder);
   run.expect.emplace();
   run.expect->file = run.hidden_states;
   run.output = output;
   run.threads = threads;
   return runtime::run(session(threads), families(), run);
+}
+
+// A folder as gtest takes names.
+inline std::string folder_name(const testing::TestParamInfo<std::string>& folder) {
+  std::string name = folder.param;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 // What repeats the test that is running.

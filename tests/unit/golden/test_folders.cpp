@@ -56,13 +56,6 @@ void expect_refused(const std::string& folder, const std::string& reason) {
   }
 }
 
-// A folder as gtest takes names.
-std::string folder_name(const testing::TestParamInfo<std::string>& folder) {
-  std::string name = folder.param;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
-
 class GoldenFolder : public testing::TestWithParam<std::string> {};
 
 TEST_P(GoldenFolder, RunsToItsNumbersOrIsRefusedWithTheReason) {

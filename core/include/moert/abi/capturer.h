@@ -28,12 +28,23 @@ typedef struct moert_capture_spec {
   const int64_t* layer_ids;   /* the model's own numbers, rising */
   const int64_t* num_experts; /* logical                         */
   const int64_t* top_k;
+  /* What a capture says besides, as keys and texts: model, family, model_digest, router_digest,
+   * hidden_layers, simulated (only where routing is made up), source. A capturer that hands rows to
+   * somebody else hands these on; others may ignore them. */
+  const moert_kv_t* facts;
+  uint32_t n_facts;
+  uint32_t reserved2; /* 0 */
 } moert_capture_spec_t;
 
-/* Identity of the rows of one step: which sequence, which position in it. */
+enum {
+  MOERT_CAPTURE_STEP_COMMIT = 1u << 0 /* the rows of this step are final: end commits them */
+};
+
+/* Identity of the rows of one step: which sequence, which position in it. No pair stands twice in a
+ * step; a pair of an earlier step may come again (a request that was put off and computed again). */
 typedef struct moert_capture_step {
   uint32_t struct_size;
-  uint32_t flags; /* must be understood */
+  uint32_t flags; /* MOERT_CAPTURE_STEP_*, must be understood */
   int64_t tokens; /* T >= 0 */
   const moert_stream_t* stream;
   const int64_t* sequences; /* [T] host memory */
@@ -52,23 +63,39 @@ typedef struct moert_capture_record {
   const moert_tensor_t* margins; /* F32 [>= T] or NULL    */
 } moert_capture_record_t;
 
-/* Rows of one layer for reading back; the caller allocates. present[r] is 0 where nothing was
- * recorded for that row: its ids and weights are then left untouched. */
+/* Committed rows of one layer for reading back; the caller allocates. Rows have an order of the
+ * capturer's own, the same for every layer, that grows at its end; of two rows of one sequence and
+ * position the one recorded later comes later, and it alone counts. present[r] is 0 where nothing was
+ * recorded for that row: its ids, weights and margin are then left untouched. */
 typedef struct moert_capture_rows {
   uint32_t struct_size;
   uint32_t layer; /* index into layer_ids */
-  int64_t first;  /* first row, in order of arrival */
+  int64_t first;  /* first row                      */
   int64_t rows;   /* capacity of the arrays         */
-  int32_t* ids;       /* [rows, k]             */
+  int32_t* ids;       /* [rows, k] or NULL     */
   float* weights;     /* [rows, k] or NULL     */
   float* margins;     /* [rows] or NULL        */
-  uint8_t* present;   /* [rows]                */
+  uint8_t* present;   /* [rows] or NULL        */
   int64_t* sequences; /* [rows] or NULL        */
   int64_t* positions; /* [rows] or NULL        */
   int64_t written;    /* out: rows that exist from `first` on, at most `rows` */
 } moert_capture_rows_t;
 
-/* begin, record for each layer, end form a step; a layer that was not recorded is absent. */
+/* What a capturer holds, and what it could not keep. */
+typedef struct moert_capture_counts {
+  uint32_t struct_size;
+  uint32_t reserved; /* 0 */
+  int64_t rows;      /* committed, those that read gives or that were handed on; never falls  */
+  int64_t pending;   /* recorded, neither committed nor dropped                               */
+  int64_t absent;    /* rows of `rows` that are kept without decisions because memory was short */
+  int64_t lost;      /* rows of which not even sequence and position could be kept            */
+  uint64_t bytes;    /* host memory that it holds for rows                                    */
+} moert_capture_counts_t;
+
+/* begin, record for each layer, and end (or abort) form a step; a layer that was not recorded is absent. Rows of a
+ * step are pending until they are committed, and may be dropped as long as they are: what was committed
+ * may have been handed on. The core calls commit and drop between steps. Options are the capturer's
+ * own; an unknown one is an error. */
 typedef struct moert_capturer {
   uint32_t struct_size;
   uint32_t flags;
@@ -82,12 +109,18 @@ typedef struct moert_capturer {
   /* Stream-ordered, graph-safe: no allocation on the device, no synchronisation. [one-thread] */
   moert_code_t (*record)(void* self, const moert_capture_record_t* record, moert_error_t* error);
   moert_code_t (*end)(void* self, moert_error_t* error);
-  /* Removes rows of a sequence from `position` on (rejected speculation, an aborted request). */
+  /* Instead of end: nothing of the step is kept. */
+  moert_code_t (*abort)(void* self, moert_error_t* error);
+  /* Removes the pending rows of a sequence from `position` on (rejected speculation, an aborted
+   * request). Committed rows stay. */
   moert_code_t (*drop)(void* self, int64_t sequence, int64_t position, moert_error_t* error);
-  /* Everything recorded so far is where it belongs (file synced, copies done). */
+  /* The pending rows of a sequence below `position` are final. INT64_MAX: all of them. */
+  moert_code_t (*commit)(void* self, int64_t sequence, int64_t position, moert_error_t* error);
+  /* Everything committed so far is where it belongs (written, copies done). */
   moert_code_t (*flush)(void* self, moert_error_t* error);
-  /* Reads rows back. MOERT_UNIMPLEMENTED where the rows went elsewhere. [one-thread] */
+  /* Reads committed rows back. MOERT_UNIMPLEMENTED where they went elsewhere. [one-thread] */
   moert_code_t (*read)(void* self, moert_capture_rows_t* rows, moert_error_t* error);
+  moert_code_t (*counts)(void* self, moert_capture_counts_t* out, moert_error_t* error);
 } moert_capturer_t;
 
 #ifdef __cplusplus

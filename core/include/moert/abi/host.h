@@ -41,7 +41,8 @@ typedef struct moert_host {
    * and the caller's, and returns when all are done. `worker` is in [0, num_threads). Ranges are
    * multiples of `grain` but for the last one. Which worker gets which range is not defined, so a
    * result must not depend on it. Must not be called from inside fn. A plugin starts no threads of
-   * its own unless its device's toolkit does. */
+   * its own unless its device's toolkit does; but a capturer may have one that only moves bytes to
+   * where they belong, and that has ended when destroy returns. */
   void (*parallel_for)(void* ctx, int64_t n, int64_t grain,
                        void (*fn)(void* arg, int64_t begin, int64_t end, int32_t worker), void* arg);
   int32_t (*num_threads)(void* ctx); /* >= 1, constant */

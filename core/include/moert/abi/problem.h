@@ -67,7 +67,9 @@ enum {
   MOERT_SUPPORT_DETERMINISTIC = 1u << 0,   /* same input, same bits, whatever the batch and threads */
   MOERT_SUPPORT_GRAPH_SAFE = 1u << 1,
   MOERT_SUPPORT_CONCURRENT_LOAD = 1u << 2, /* load may run on several threads, one expert each      */
-  MOERT_SUPPORT_MONOLITHIC = 1u << 3       /* routes inside; forward reports the ids it chose       */
+  MOERT_SUPPORT_MONOLITHIC = 1u << 3,      /* routes inside; forward reports the ids it chose       */
+  MOERT_SUPPORT_HIDES_ROUTING = 1u << 4    /* a runner that neither reports ids nor takes forced
+                                              ones: not used where routing is captured or replayed  */
 };
 
 /* Answer. The caller sets struct_size and zeroes the rest. `reason` is mandatory when verdict is 0:

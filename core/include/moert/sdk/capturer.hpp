@@ -15,11 +15,14 @@ class RoutedExpertsCapturer {
   virtual void begin(const moert_capture_step_t& step) = 0;
   virtual void record(const moert_capture_record_t& record) = 0;
   virtual void end() = 0;
+  virtual void abort() = 0;
   virtual void drop(int64_t sequence, int64_t position) = 0;
+  virtual void commit(int64_t sequence, int64_t position) = 0;
   virtual void flush() {}
   virtual void read(moert_capture_rows_t& /*rows*/) {
     throw PluginError(MOERT_UNIMPLEMENTED, "this capturer keeps no rows to read back");
   }
+  virtual void counts(moert_capture_counts_t& out) = 0;
 
   struct Kind {
     static constexpr const char* id = MOERT_KIND_CAPTURER;
@@ -43,9 +46,16 @@ struct CapturerAdapter : Lifecycle<T, RoutedExpertsCapturer, moert_capture_spec_
   static moert_code_t end(void* self, moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.end(); });
   }
+  static moert_code_t abort(void* self, moert_error_t* error) noexcept {
+    return call<T, Base>(self, error, [&](Base& it) { it.abort(); });
+  }
   static moert_code_t drop(void* self, int64_t sequence, int64_t position,
                            moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.drop(sequence, position); });
+  }
+  static moert_code_t commit(void* self, int64_t sequence, int64_t position,
+                             moert_error_t* error) noexcept {
+    return call<T, Base>(self, error, [&](Base& it) { it.commit(sequence, position); });
   }
   static moert_code_t flush(void* self, moert_error_t* error) noexcept {
     return call<T, Base>(self, error, [&](Base& it) { it.flush(); });
@@ -55,6 +65,15 @@ struct CapturerAdapter : Lifecycle<T, RoutedExpertsCapturer, moert_capture_spec_
       moert_capture_rows_t full = intake(rows);
       it.read(full);
       rows->written = full.written;
+    });
+  }
+  static moert_code_t counts(void* self, moert_capture_counts_t* out,
+                             moert_error_t* error) noexcept {
+    return call<T, Base>(self, error, [&](Base& it) {
+      moert_capture_counts_t full = intake(out);
+      it.counts(full);
+      full.struct_size = out->struct_size;
+      std::memcpy(out, &full, std::min<size_t>(out->struct_size, sizeof full));
     });
   }
 };
@@ -70,9 +89,12 @@ constexpr moert_capturer_t RoutedExpertsCapturer::Kind::table = {
     &detail::CapturerAdapter<T>::begin,
     &detail::CapturerAdapter<T>::record,
     &detail::CapturerAdapter<T>::end,
+    &detail::CapturerAdapter<T>::abort,
     &detail::CapturerAdapter<T>::drop,
+    &detail::CapturerAdapter<T>::commit,
     &detail::CapturerAdapter<T>::flush,
     &detail::CapturerAdapter<T>::read,
+    &detail::CapturerAdapter<T>::counts,
 };
 
 }  // namespace moert
