@@ -36,6 +36,7 @@ FOLDERS = {
     "bench": ["core/src", API],
     "tests": ["core/src", "tools/moert/report", API],
     "tests/conformance": [ABI, SDK],
+    "tests/cpu": ["plugins/cpu", "tests", "core/src", API],  # levels of instructions that this machine lacks
     "tests/plugins": [ABI, SDK],
     "tests/simulator": ["plugins/gpu", ABI, SDK],
     "examples/*": [API],

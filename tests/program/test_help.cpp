@@ -127,7 +127,7 @@ TEST(MainHelp, ListsCommandsAndExitCodes) {
 TEST(MainHelp, EveryVariableStandsBesideItsFlag) {
   const std::string help = run_moert({"run", "--help"}).out;
   for (const char* name : {"MOERT_PLUGIN_PATH", "MOERT_PLUGINS", "MOERT_LOG", "MOERT_LOG_FILE",
-                           "MOERT_DEVICE", "MOERT_NUM_THREADS", "NO_COLOR"})
+                           "MOERT_DEVICE", "MOERT_NUM_THREADS", "MOERT_CPU_ISA", "NO_COLOR"})
     EXPECT_TRUE(contains(help, name)) << name << "\n" << help;
 }
 

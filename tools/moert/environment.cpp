@@ -18,6 +18,7 @@ const std::vector<KnownVariable>& known_variables() {
       {"MOERT_LOG_FILE", "--log-file", "where the log goes"},
       {"MOERT_DEVICE", "--device", "cpu, cuda:0, hip:0, auto"},
       {"MOERT_NUM_THREADS", "--threads", "threads of the core's pool"},
+      {"MOERT_CPU_ISA", "--cpu-isa", "highest level of instructions that cpu.simd uses"},
       {"NO_COLOR", "--no-color", "no colour, if it is not empty"},
   };
   return variables;

@@ -20,7 +20,7 @@ struct Options {
 
   // what a run is made of
   std::vector<std::string> set, plugin_path, families;
-  std::string plugins, device, threads;
+  std::string plugins, device, threads, cpu_isa;
 
   // of single commands
   bool all = false, markdown = false, verify = false, remove_stale = false;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup.hpp"
 
+#include <stdlib.h>
+
 #include <charconv>
 #include <filesystem>
 #include <sstream>
@@ -111,6 +113,8 @@ runtime::SessionOptions session_options(const Options& options, const LogSink& l
   session.plugins =
       split_list(flag_or_variable(options.plugins, "--plugins", "MOERT_PLUGINS").first);
   session.threads = static_cast<int32_t>(threads);
+  // A plugin sees the variable alone. There are no other threads yet.
+  if (!options.cpu_isa.empty()) ::setenv("MOERT_CPU_ISA", options.cpu_isa.c_str(), 1);
   session.log = log;
   return session;
 }

@@ -4,6 +4,7 @@
 
 #include <moert/sdk/routed_experts.hpp>
 
+#include "experts_rules.hpp"
 #include "mlp.hpp"
 
 namespace moert::cpu {
@@ -28,15 +29,13 @@ class RefExperts final : public RoutedExperts {
                     const moert_stream_t*) override;
 
  private:
-  struct Rows;
-  Rows check(const moert_experts_args_t& args);
-  void token(const Rows& rows, int64_t t, double* scratch) const;
+  ExpertsRows check(const moert_experts_args_t& args);
+  void token(const ExpertsRows& rows, int64_t t, double* scratch) const;
   // Throws unless the bundle of `expert` can be moved now.
   void expect_bundle(int64_t expert, const void* bundle, uint64_t bytes);
 
   Host host_;
-  int64_t top_k_, max_tokens_;
-  uint32_t activation_dtype_, output_dtype_;
+  ExpertsLimits limits_;
   bool weight_on_input_;
   Activation activation_;
   MlpWeights weights_;

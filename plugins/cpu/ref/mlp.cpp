@@ -5,32 +5,18 @@
 #include "matrix.hpp"
 
 namespace moert::cpu {
-namespace {
-
-constexpr const char* kParts[] = {"gate", "up", "down"};
-constexpr const char* kRoles[] = {"weight", "bias"};
-
-std::string title(int64_t expert, uint32_t part, uint32_t role) {
-  return "expert " + std::to_string(expert) + ", " + kParts[part] + " " + kRoles[role];
-}
-
-}  // namespace
-
-bool MlpShape::count(int64_t* floats) const {
-  int64_t matrices = 0;
-  if (!product({gated ? 3 : 2, hidden, intermediate}, &matrices)) return false;
-  const int64_t biases = biased ? (gated ? 2 : 1) * intermediate + hidden : 0;
-  *floats = matrices + biases;
-  return product({*floats, static_cast<int64_t>(sizeof(float))}, &matrices);
-}
 
 MlpWeights::MlpWeights(const Host& host, const MlpShape& shape, int64_t count)
-    : shape_(shape), count_(count), floats_(0), data_(nullptr, Host::Free{host.get()}) {
+    : shape_(shape),
+      count_(count),
+      floats_(0),
+      data_(nullptr, Host::Free{host.get()}),
+      pieces_(shape, 0) {
   int64_t total = 0;
   if (!shape.count(&floats_) || !product({floats_, count}, &total))
     throw PluginError(MOERT_INVALID_ARGUMENT, "the weights' sizes do not fit 64 bits");
   data_ = host.alloc<float>(static_cast<uint64_t>(total), "decoded weights");
-  loaded_.assign(static_cast<size_t>(count) * kTensors, 0);
+  pieces_ = Pieces(shape, count);
   row_quants_.resize(static_cast<size_t>(count) * kScales);
 }
 
@@ -51,23 +37,8 @@ MlpWeights::Place MlpWeights::place(uint32_t part, uint32_t role) const {
 }
 
 void MlpWeights::load(const moert_piece_t& piece) {
-  must_understand(piece.flags, 0, "piece");
-  if (piece.role == MOERT_ROLE_LORA_A || piece.role == MOERT_ROLE_LORA_B)
-    throw PluginError(MOERT_UNIMPLEMENTED, "adapters (LoRA) cannot be loaded here");
-  if (piece.part > MOERT_PART_DOWN || piece.role > MOERT_ROLE_BIAS)
-    throw PluginError(MOERT_INVALID_ARGUMENT, "part " + std::to_string(piece.part) + ", role " +
-                                                  std::to_string(piece.role) + " is no tensor");
-  if (piece.expert < 0 || piece.expert >= count_)
-    throw PluginError(MOERT_INVALID_ARGUMENT, "expert " + std::to_string(piece.expert) +
-                                                  " is not in [0, " + std::to_string(count_) + ")");
-  const std::string what = title(piece.expert, piece.part, piece.role);
+  const std::string what = pieces_.expect(piece);
   const Place to = place(piece.part, piece.role);
-  if (to.first < 0)
-    throw PluginError(MOERT_INVALID_ARGUMENT, what + ": experts of this layer have no such tensor");
-  uint8_t& loaded =
-      loaded_[static_cast<size_t>(piece.expert) * kTensors + piece.role * 3 + piece.part];
-  if (loaded != 0) throw PluginError(MOERT_ALREADY_EXISTS, what + " was loaded before");
-  if (piece.tensor == nullptr) throw PluginError(MOERT_INVALID_ARGUMENT, what + " is missing");
   float* data = of(piece.expert) + to.first;
   if (piece.role == MOERT_ROLE_BIAS) {
     const Matrix bias =
@@ -79,17 +50,7 @@ void MlpWeights::load(const moert_piece_t& piece) {
     decode_weight(piece, what, to.rows, to.cols, data);
     row_quants_[static_cast<size_t>(piece.expert) * kScales + piece.part] = rows;
   }
-  loaded = 1;
-}
-
-void MlpWeights::expect_complete() const {
-  for (int64_t mlp = 0; mlp < count_; ++mlp)
-    for (uint32_t role = 0; role < 2; ++role)
-      for (uint32_t part = 0; part < 3; ++part)
-        if (place(part, role).first >= 0 &&
-            loaded_[static_cast<size_t>(mlp) * kTensors + role * 3 + part] == 0)
-          throw PluginError(MOERT_FAILED_PRECONDITION,
-                            title(mlp, part, role) + " was never loaded");
+  pieces_.take(piece);
 }
 
 uint64_t MlpWeights::bundle_bytes() const {

@@ -9,18 +9,10 @@
 #include <vector>
 
 #include "activation.hpp"
+#include "mlp_shape.hpp"
+#include "pieces.hpp"
 
 namespace moert::cpu {
-
-struct MlpShape {
-  int64_t hidden = 0;
-  int64_t intermediate = 0;
-  bool gated = true;
-  bool biased = false;
-
-  // Numbers that one MLP has; false if they do not fit 62 bits.
-  bool count(int64_t* floats) const;
-};
 
 // Weights of several MLPs of one shape, decoded as they arrive, straight into their final place. One
 // MLP is one run of numbers, so that it can be copied as a whole.
@@ -32,7 +24,7 @@ class MlpWeights {
   // the piece unloaded. What the numbers mean is up to piece.quant; biases are plain floats.
   void load(const moert_piece_t& piece);
   // Throws MOERT_FAILED_PRECONDITION: the first tensor that never came.
-  void expect_complete() const;
+  void expect_complete() const { pieces_.expect_complete(); }
 
   const MlpShape& shape() const { return shape_; }
   int64_t count() const { return count_; }
@@ -56,7 +48,6 @@ class MlpWeights {
 
  private:
   float* of(int64_t mlp) { return data_.get() + mlp * floats_; }
-  static constexpr int kTensors = 6;  // (gate, up, down) x (weight, bias)
   static constexpr int kScales = 3;
   struct Place {
     int64_t first, rows, cols;
@@ -73,7 +64,7 @@ class MlpWeights {
   int64_t count_, floats_;
   Host::Array<float> data_;
   std::vector<RowQuant> row_quants_;  // by part
-  std::vector<uint8_t> loaded_;  // bytes, so that threads that load different experts never meet
+  Pieces pieces_;
 };
 
 // a . x in f64, in order.

@@ -20,6 +20,13 @@ class Matrix {
   void set(int64_t row, int64_t col, double value) const;
   void set_integer(int64_t row, int64_t col, int32_t value) const;
 
+  // For those who read the bytes themselves.
+  unsigned char* row_at(int64_t row) const { return data_ + row * row_stride_ * size_; }
+  int64_t row_stride() const { return row_stride_; }  // in elements
+  int64_t col_stride() const { return col_stride_; }
+  bool contiguous_rows() const { return cols_ <= 1 || col_stride_ == 1; }
+  uint32_t dtype() const { return dtype_; }
+
  private:
   friend Matrix matrix(const moert_tensor_t*, const char*, std::initializer_list<uint32_t>, int64_t,
                        int64_t, moert_code_t);

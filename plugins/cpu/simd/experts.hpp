@@ -1,0 +1,52 @@
+// cpu.simd of moert.routed_experts/1: experts of bf16, f16, f32 and mxfp4 at the speed of the machine.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <moert/sdk/routed_experts.hpp>
+
+#include "forward.hpp"
+#include "isa.hpp"
+
+namespace moert::cpu {
+
+// Whether the layer's choice may fall on it by itself. Until then it serves whoever names it.
+inline constexpr bool kSimdIsAutomatic = false;
+
+inline constexpr char kSimdSchemes[] = "bf16, f16, f32, mxfp4.g32.e8m0";
+
+// Numbers keep what they have: f32 rows stay f32, whatever the weights are, and weights are widened
+// where there is no instruction that multiplies them exactly. Sums are f32, each a chain in the order of the
+// columns that it reads; slots are added in their order. So a row's bits depend on the row, the weights and
+// the instruction set alone.
+class SimdExperts final : public RoutedExperts {
+ public:
+  static constexpr moert_kv_t kCaps[] = {
+      {"device", "cpu"}, {"schemes", kSimdSchemes}, {"activations", kActivations}};
+  static constexpr FeatureInfo kFeature = {
+      "cpu.simd", kSimdIsAutomatic ? MOERT_RANK_GOOD : MOERT_RANK_REFERENCE,
+      kSimdIsAutomatic ? 0u : uint32_t{MOERT_FEATURE_PIN_ONLY}, kCaps, 3};
+  static Support supports(const Host& host, const moert_moe_problem_t& problem);
+  SimdExperts(const Host& host, const moert_moe_problem_t& problem, const Options& options);
+
+  void load(const moert_piece_t& piece) override;
+  void finish() override;
+  uint64_t workspace(int64_t tokens) override;
+  void forward(const moert_experts_args_t& args) override;
+  uint64_t bundle_bytes() override;
+  void read_expert(int64_t expert, void* bundle, uint64_t bytes, const moert_stream_t*) override;
+  void write_expert(int64_t expert, const void* bundle, uint64_t bytes,
+                    const moert_stream_t*) override;
+
+ private:
+  simd::BatchShape batch_shape(int64_t tokens) const;
+  void expect_moved(int64_t expert, const void* bundle, uint64_t bytes);
+
+  Host host_;
+  ExpertsLimits limits_;
+  Activation activation_;
+  simd::Method method_;
+  simd::PackedWeights weights_;
+  bool finished_ = false;
+};
+
+}  // namespace moert::cpu

@@ -1,0 +1,125 @@
+// The packed weights of a layer's experts.
+// SPDX-License-Identifier: Apache-2.0
+#include "weights.hpp"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <moert/sdk/weight.hpp>
+
+#include "pack.hpp"
+#include "pack_mxfp4.hpp"
+
+namespace moert::cpu::simd {
+namespace {
+
+constexpr uint64_t kLargePage = uint64_t{2} << 20;
+
+uint32_t dtype_of(Storage storage) {
+  return storage == Storage::bf16  ? MOERT_DTYPE_BF16
+         : storage == Storage::f16 ? MOERT_DTYPE_F16
+         : storage == Storage::f32 ? MOERT_DTYPE_F32
+                                   : MOERT_DTYPE_F4_E2M1;
+}
+
+// Weights are read once per forward, all of them: with pages of 2 MiB the processor need not look up half a
+// million of the small ones on the way.
+Host::Array<unsigned char> reserve(const Host& host, uint64_t bytes) {
+  const moert_host_t* table = host.get();
+  const uint64_t align = bytes >= kLargePage ? kLargePage : 64;
+  auto* p = static_cast<unsigned char*>(table->alloc(table->ctx, bytes, align));
+  if (p == nullptr)
+    throw PluginError(MOERT_RESOURCE_EXHAUSTED,
+                      "no memory: " + std::to_string(bytes) + " bytes for packed weights");
+  // The memory behind the last whole page is not ours. Advice: where it fails, the pages stay small.
+  if (align == kLargePage) ::madvise(p, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return Host::Array<unsigned char>(p, Host::Free{table});
+}
+
+// Throws unless the piece is a matrix of that dtype and shape and of its scheme, by its own quant method's word too.
+void expect_weight(const moert_piece_t& piece, const std::string& what, uint32_t dtype,
+                   int64_t rows, int64_t cols) {
+  if (piece.quant == nullptr)
+    throw PluginError(MOERT_INVALID_ARGUMENT, what + " comes without a quant method to read it");
+  const moert_quant_method_t quant = intake(piece.quant);
+  const moert_quant_view_t* view = piece.tensor->quant;
+  if (view != nullptr && (view->flags & MOERT_QUANT_ROWS) != 0)
+    throw PluginError(MOERT_UNIMPLEMENTED, what + " asks for rows to be quantised");
+  if (quant.check == nullptr)
+    throw PluginError(MOERT_UNIMPLEMENTED, what + ": its quant method cannot check");
+  moert_error_t error{};
+  error.struct_size = sizeof error;
+  detail::pass_on(quant.check(piece.quant_self, piece.tensor, &error), error, what);
+  const moert_tensor_t& t = *piece.tensor;
+  const int64_t shape[] = {rows, cols};
+  if (t.dtype != dtype || t.rank != 2 || t.shape[0] != rows || t.shape[1] != cols)
+    throw PluginError(MOERT_DATA_LOSS, what + " is " + tensor_text(t) + ", expected " +
+                                           std::string(dtype_name(dtype)) + " " +
+                                           shape_text(shape, 2));
+}
+
+}  // namespace
+
+PackedWeights::PackedWeights(const Host& host, const Layout& layout, int64_t experts)
+    : layout_(layout),
+      experts_(experts),
+      data_(reserve(host, static_cast<uint64_t>(layout.bytes) * static_cast<uint64_t>(experts))),
+      pieces_(layout.shape, experts) {
+  // Columns of biases beyond I and H are added to sums that nobody reads, but they are read.
+  if (layout.shape.biased)
+    for (int64_t e = 0; e < experts; ++e)
+      std::memset(of(e) + layout.bias_first, 0,
+                  static_cast<size_t>(layout.bytes - layout.bias_first));
+}
+
+void PackedWeights::load(const moert_piece_t& piece) {
+  const std::string what = pieces_.expect(piece);
+  if (piece.role == MOERT_ROLE_BIAS)
+    load_bias(piece, what);
+  else
+    load_weight(piece, what);
+  pieces_.take(piece);
+}
+
+void PackedWeights::load_bias(const moert_piece_t& piece, const std::string& what) {
+  const bool down = piece.part == MOERT_PART_DOWN;
+  const bool second = piece.part == MOERT_PART_UP && layout_.shape.gated;
+  const int64_t count = down ? layout_.shape.hidden : layout_.shape.intermediate;
+  const int64_t width = down ? kPanel : layout_.width;
+  const Matrix bias =
+      matrix(piece.tensor, what.c_str(), {MOERT_DTYPE_F32, MOERT_DTYPE_BF16, MOERT_DTYPE_F16}, 1,
+             count, MOERT_DATA_LOSS);
+  unsigned char* to = of(piece.expert) + (down ? layout_.down_bias(0) : layout_.up_bias(0));
+  for (int64_t n = 0; n < count; ++n) {
+    const auto value = static_cast<float>(bias.number(0, n));
+    const int64_t at = n / width * kPanel + (second ? width : 0) + n % width;
+    std::memcpy(to + at * 4, &value, sizeof value);
+  }
+}
+
+void PackedWeights::load_weight(const moert_piece_t& piece, const std::string& what) {
+  const MlpShape& shape = layout_.shape;
+  const bool down = piece.part == MOERT_PART_DOWN;
+  const bool second = piece.part == MOERT_PART_UP && shape.gated;
+  const int64_t rows = down ? shape.hidden : shape.intermediate;
+  const int64_t cols = down ? shape.intermediate : shape.hidden;
+  const int64_t width = down ? kPanel : layout_.width;
+  const int64_t first = second ? width : 0;
+  const uint32_t dtype = dtype_of(layout_.storage);
+  unsigned char* panels = of(piece.expert) + (down ? layout_.down_panel(0) : layout_.up_panel(0));
+  expect_weight(piece, what, dtype, rows, cols);
+  if (layout_.storage == Storage::mxfp4)
+    return pack_mxfp4({piece.tensor, first, width, panels}, what);
+  pack({matrix(piece.tensor, what.c_str(), {dtype}, rows, cols, MOERT_DATA_LOSS), layout_.storage,
+        first, width, panels});
+}
+
+void PackedWeights::read(int64_t expert, void* bundle) const {
+  std::memcpy(bundle, of(expert), static_cast<size_t>(layout_.bytes));
+}
+
+void PackedWeights::write(int64_t expert, const void* bundle) {
+  std::memcpy(of(expert), bundle, static_cast<size_t>(layout_.bytes));
+}
+
+}  // namespace moert::cpu::simd
