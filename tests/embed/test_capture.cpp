@@ -182,9 +182,9 @@ TEST_F(EmbedCapture, MistakesAreErrorsThatSayWhatToDo) {
   expect("missing.safetensors", [&] { model_->replay("/nowhere/missing.safetensors"); });
   step({1}, {0});
   EXPECT_EQ(model_->replay_counts(layer).replayed, 1) << "the failed call changed nothing";
+  expect("without its rows", [&] { model_->begin_step({1, nullptr, nullptr, nullptr, true}); });
   model_.reset();
   expect("the model of this capture is gone", [&] { capture.flush(); });
-  expect("without its rows", [&] { model_->begin_step({1, nullptr, nullptr, nullptr, true}); });
 }
 
 }  // namespace
