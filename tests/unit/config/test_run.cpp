@@ -100,6 +100,11 @@ TEST(Run, AllValuesArrive) {
   EXPECT_EQ(run.expect->weight_tolerance, 0.0);
 }
 
+TEST(Run, ACapturerOfAnotherPluginIsNamedInFull) {
+  EXPECT_EQ(read(kSmall + "  capture: [ { to: acme.trace } ]\n").capture.at(0).to, "acme.trace");
+  EXPECT_THROW(read(kSmall + "  capture: [ { to: acme. } ]\n"), Error);
+}
+
 TEST(Run, PathsStartFromTheFileAndOverridesFromTheWorkingDirectory) {
   const TempFolder folder;
   const fs::path file = folder.write("a/b/run.yaml", kSmall);
