@@ -31,6 +31,16 @@ float round_to_odd(double value) {
   return detail::bits_as<float>(detail::bits_as<uint32_t>(near) | 1u);
 }
 
+// Numbers that lie `step` bytes apart. Where that is their size the compiler knows it, and takes several at once.
+template <class T, class Widen>
+void widen(const unsigned char* from, int64_t step, int64_t count, double* to, Widen wide) {
+  if (step == static_cast<int64_t>(sizeof(T)))
+    for (int64_t i = 0; i < count; ++i)
+      to[i] = static_cast<double>(wide(load<T>(from + i * static_cast<int64_t>(sizeof(T)))));
+  else
+    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<double>(wide(load<T>(from + i * step)));
+}
+
 std::string wanted(std::initializer_list<uint32_t> dtypes, int64_t rows, int64_t cols) {
   std::string text;
   for (uint32_t dtype : dtypes)
@@ -75,6 +85,18 @@ double Matrix::number(int64_t row, int64_t col) const {
     case MOERT_DTYPE_F32: return static_cast<double>(load<float>(from));
     case MOERT_DTYPE_BF16: return static_cast<double>(bf16_to_f32(load<uint16_t>(from)));
     default: return static_cast<double>(f16_to_f32(load<uint16_t>(from)));
+  }
+}
+
+void Matrix::numbers(int64_t row, int64_t first, int64_t count, double* to) const {
+  const unsigned char* from = at(row, first);
+  const int64_t step = col_stride_ * size_;
+  const auto same = [](auto x) { return x; };
+  switch (dtype_) {
+    case MOERT_DTYPE_F64: return widen<double>(from, step, count, to, same);
+    case MOERT_DTYPE_F32: return widen<float>(from, step, count, to, same);
+    case MOERT_DTYPE_BF16: return widen<uint16_t>(from, step, count, to, bf16_to_f32);
+    default: return widen<uint16_t>(from, step, count, to, f16_to_f32);
   }
 }
 

@@ -15,6 +15,8 @@ class Matrix {
   int64_t cols() const { return cols_; }
   // Exact: every dtype that is accepted fits f64.
   double number(int64_t row, int64_t col) const;
+  // to[i] = number(row, first + i) for i < count.
+  void numbers(int64_t row, int64_t first, int64_t count, double* to) const;
   int32_t integer(int64_t row, int64_t col) const;
   // Rounds once, to nearest even, whatever the dtype.
   void set(int64_t row, int64_t col, double value) const;

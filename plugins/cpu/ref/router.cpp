@@ -2,46 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "router.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <cstring>
-#include <optional>
-
 #include "scratch.hpp"
 
 namespace moert::cpu {
-namespace {
-
-std::string refusal(const moert_routing_t& r) {
-  if (r.device.kind != MOERT_DEVICE_CPU) return "the layer's device is not the cpu";
-  if (!is_float(r.activation_dtype))
-    return "hidden rows of type " + std::string(dtype_name(r.activation_dtype)) +
-           ", only f32, bf16, f16, f64";
-  if (r.hidden_size < 1) return "hidden_size " + std::to_string(r.hidden_size) + ": at least 1";
-  if (r.max_tokens < 0) return "max_tokens " + std::to_string(r.max_tokens) + " is negative";
-  int64_t size = 0;
-  if (std::string reason = Routing::refusal(r); !reason.empty()) return reason;
-  if (!product({r.num_experts, r.hidden_size, 8}, &size) ||
-      !product({r.max_tokens, std::max(r.num_experts, r.hidden_size), 8}, &size))
-    return "the sizes do not fit 64 bits";
-  return {};
-}
-
-moert_routing_t accepted(const moert_routing_t& routing) {
-  if (const std::string reason = refusal(routing); !reason.empty())
-    throw PluginError(MOERT_UNIMPLEMENTED, reason);
-  return routing;
-}
-
-// I64 [T] that was checked; elements need not be aligned.
-int64_t token_id(const moert_tensor_t& ids, int64_t t) {
-  int64_t id = 0;
-  std::memcpy(&id, static_cast<const unsigned char*>(ids.data) + t * ids.strides[ids.rank - 1] * 8,
-              sizeof id);
-  return id;
-}
-
-}  // namespace
 
 Support RefRouter::supports(const Host&, const moert_routing_t& routing) {
   if (const std::string reason = refusal(routing); !reason.empty()) return Support::no(reason);
@@ -51,194 +14,24 @@ Support RefRouter::supports(const Host&, const moert_routing_t& routing) {
   return answer;
 }
 
-RefRouter::RefRouter(const Host& host, const moert_routing_t& routing, const Options& options)
-    : host_(host),
-      rule_(accepted(routing)),
-      tensors_(routing),
-      activation_dtype_(routing.activation_dtype),
-      hidden_size_(routing.hidden_size),
-      max_tokens_(routing.max_tokens) {
-  options.allow({});
+uint64_t RefRouter::logits_workspace(int64_t tokens) const {
+  return Scratch::bytes(host(), tokens, {hidden_size()});
 }
 
-void RefRouter::load(uint32_t which, const moert_tensor_t& tensor) {
-  if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "load after finish");
-  tensors_.load(which, tensor);
-}
-
-void RefRouter::finish() {
-  if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "finish was called before");
-  tensors_.expect_complete();
-  rule_.set_bias(std::move(tensors_.selection_bias));
-  rule_.set_expert_scale(std::move(tensors_.expert_scale));
-  finished_ = true;
-}
-
-uint64_t RefRouter::workspace(int64_t tokens) {
-  // `logits` needs a row of hidden, `route` the rule's scratch, a row of logits and k weights.
-  return Scratch::bytes(host_, tokens,
-                        {hidden_size_, rule_.scratch(), rule_.num_experts(), rule_.top_k()});
-}
-
-void RefRouter::expect_finished() const {
-  if (!finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "a call before finish");
-}
-
-void RefRouter::expect_tokens(int64_t tokens) const {
-  if (tokens > max_tokens_)
-    throw PluginError(
-        MOERT_INVALID_ARGUMENT,
-        std::to_string(tokens) + " tokens, but max_tokens is " + std::to_string(max_tokens_));
-}
-
-void RefRouter::read_hidden(const Matrix& hidden, int64_t t, double* x) const {
-  double squares = 0;
-  for (int64_t c = 0; c < hidden_size_; ++c) {
-    x[c] = hidden.number(t, c);
-    squares += x[c] * x[c];
-  }
-  if (tensors_.input_scale.empty()) return;
-  const RoutingParams& params = rule_.params();
-  const double factor = params.input_gain / std::sqrt(squares / static_cast<double>(hidden_size_) +
-                                                      params.input_norm_eps);
-  for (int64_t c = 0; c < hidden_size_; ++c)
-    x[c] *= factor * tensors_.input_scale[static_cast<size_t>(c)];
-}
-
-void RefRouter::logits(const moert_router_args_t& args) {
-  expect_finished();
-  must_understand(args.flags, 0, "arguments of logits");
-  const Matrix hidden = matrix(args.hidden, "hidden", {activation_dtype_}, -1, hidden_size_);
-  const int64_t tokens = hidden.rows();
-  const int64_t experts = rule_.num_experts();
-  expect_tokens(tokens);
-  const Matrix out = matrix(args.logits, "logits", {MOERT_DTYPE_F32}, tokens, experts);
-  Scratch::expect(args.workspace, args.workspace_bytes, workspace(tokens));
-  const Scratch scratch(args.workspace, {hidden_size_, rule_.scratch(), experts, rule_.top_k()});
-  host_.parallel_for(tokens, 1, [&](int64_t begin, int64_t end, int32_t worker) {
+void RefRouter::compute(const Matrix& hidden, const Matrix& out, void* workspace) const {
+  const int64_t h = hidden_size();
+  const Scratch scratch(workspace, {h});
+  host().parallel_for(hidden.rows(), 1, [&](int64_t begin, int64_t end, int32_t worker) {
     double* x = scratch.of(worker);
     for (int64_t t = begin; t < end; ++t) {
-      read_hidden(hidden, t, x);
-      for (int64_t e = 0; e < experts; ++e) {
-        const double* gate = tensors_.gate.data() + e * hidden_size_;
+      read_input(hidden, t, input_factor(hidden, t), 0, h, x);
+      for (int64_t e = 0; e < experts(); ++e) {
+        const double* gate = gate_.data() + e * h;
         double sum = 0;
-        for (int64_t c = 0; c < hidden_size_; ++c) sum += gate[c] * x[c];
-        if (!tensors_.gate_bias.empty()) sum += tensors_.gate_bias[static_cast<size_t>(e)];
-        out.set(t, e, sum);
+        for (int64_t c = 0; c < h; ++c) sum += gate[c] * x[c];
+        out.set(t, e, sum + gate_bias(e));
       }
     }
-  });
-}
-
-struct RefRouter::Rows {
-  Matrix logits, ids, weights;
-  std::optional<Matrix> margins, forced;
-  std::optional<moert_tensor_t> tokens;
-};
-
-RefRouter::Rows RefRouter::check_route(const moert_router_args_t& args) {
-  expect_finished();
-  must_understand(args.flags, 0, "arguments of route");
-  const int64_t k = rule_.top_k();
-  Rows rows{matrix(args.logits, "logits", {MOERT_DTYPE_F32}, -1, rule_.num_experts()),
-            {},
-            {},
-            {},
-            {},
-            {}};
-  const int64_t tokens = rows.logits.rows();
-  expect_tokens(tokens);
-  rows.ids = matrix(args.ids, "ids", {MOERT_DTYPE_I32}, tokens, k);
-  rows.weights = matrix(args.weights, "weights", {MOERT_DTYPE_F32}, tokens, k);
-  if (args.margins != nullptr)
-    rows.margins = matrix(args.margins, "margins", {MOERT_DTYPE_F32}, 1, tokens);
-  if (args.forced_ids != nullptr)
-    rows.forced = matrix(args.forced_ids, "forced ids", {MOERT_DTYPE_I32}, tokens, k);
-  if (rule_.by_token()) {
-    matrix(args.token_ids, "token ids", {MOERT_DTYPE_I64}, 1, tokens);
-    rows.tokens = intake(args.token_ids);
-  }
-  Scratch::expect(args.workspace, args.workspace_bytes, workspace(tokens));
-  for (int64_t t = 0; t < tokens; ++t) {
-    forced(rows, t);
-    check_token(rows, t);
-  }
-  return rows;
-}
-
-void RefRouter::check_token(const Rows& rows, int64_t t) const {
-  if (!rows.tokens) return;
-  const int64_t id = token_id(*rows.tokens, t);
-  if (id < -1 || id >= tensors_.vocabulary())
-    throw PluginError(MOERT_INVALID_ARGUMENT, "token ids[" + std::to_string(t) + "] is " +
-                                                  std::to_string(id) + ", expected one below " +
-                                                  std::to_string(tensors_.vocabulary()) +
-                                                  ", or -1");
-}
-
-bool RefRouter::forced(const Rows& rows, int64_t t) const {
-  if (!rows.forced) return false;
-  const int64_t k = rule_.top_k();
-  int64_t absent = 0;
-  for (int64_t j = 0; j < k; ++j) absent += rows.forced->integer(t, j) == -1 ? 1 : 0;
-  if (absent == k) return false;
-  for (int64_t j = 0; j < k; ++j) {
-    const int32_t id = rows.forced->integer(t, j);
-    bool repeated = false;
-    for (int64_t i = 0; i < j; ++i) repeated |= rows.forced->integer(t, i) == id;
-    if (id < 0 || id >= rule_.num_experts() || repeated)
-      throw PluginError(MOERT_INVALID_ARGUMENT,
-                        "forced ids[" + std::to_string(t) + ", " + std::to_string(j) + "] is " +
-                            std::to_string(id) + (repeated ? " again" : "") +
-                            ", expected distinct experts below " +
-                            std::to_string(rule_.num_experts()) + ", or -1 in the whole row");
-  }
-  return true;
-}
-
-RefRouter::Given RefRouter::given_ids(const Rows& rows, int64_t t, int32_t* ids) const {
-  const int64_t k = rule_.top_k();
-  if (forced(rows, t)) {
-    for (int64_t j = 0; j < k; ++j) ids[j] = rows.forced->integer(t, j);
-    return Given::all;
-  }
-  if (!rows.tokens) return Given::none;
-  const int64_t token = token_id(*rows.tokens, t);
-  if (token == -1) return Given::absent;
-  std::copy_n(tensors_.token_table.begin() + token * k, k, ids);
-  return Given::all;
-}
-
-void RefRouter::route_row(const Rows& rows, int64_t t, double* scratch) const {
-  const int64_t k = rule_.top_k();
-  const int64_t experts = rule_.num_experts();
-  double* weights = scratch + rule_.scratch();
-  auto* logits = reinterpret_cast<float*>(weights + k);
-  auto* ids = reinterpret_cast<int32_t*>(logits + experts);  // both lie where E + k doubles are
-  for (int64_t e = 0; e < experts; ++e) logits[e] = static_cast<float>(rows.logits.number(t, e));
-  Routing::Row row = {ids, weights, 0};
-  switch (given_ids(rows, t, ids)) {
-    case Given::none: rule_.route(logits, scratch, row); break;
-    case Given::all: rule_.weigh(logits, scratch, row); break;
-    case Given::absent:
-      std::fill(ids, ids + k, -1);
-      std::fill(weights, weights + k, 0.0);
-      row.margin = HUGE_VAL;
-      break;
-  }
-  for (int64_t j = 0; j < k; ++j) {
-    rows.ids.set_integer(t, j, ids[j]);
-    rows.weights.set(t, j, weights[j]);
-  }
-  if (rows.margins) rows.margins->set(0, t, row.margin);
-}
-
-void RefRouter::route(const moert_router_args_t& args) {
-  const Rows rows = check_route(args);
-  const Scratch scratch(args.workspace,
-                        {hidden_size_, rule_.scratch(), rule_.num_experts(), rule_.top_k()});
-  host_.parallel_for(rows.logits.rows(), 1, [&](int64_t begin, int64_t end, int32_t worker) {
-    for (int64_t t = begin; t < end; ++t) route_row(rows, t, scratch.of(worker));
   });
 }
 

@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared.hpp"
 
-#include <cmath>
-
 #include "scratch.hpp"
 
 namespace moert::cpu {
@@ -59,37 +57,24 @@ RefShared::RefShared(const Host& host, const moert_shared_problem_t& problem,
       max_tokens_(accepted(problem).max_tokens),
       activation_dtype_(problem.activation_dtype),
       output_dtype_(problem.output_dtype),
-      gated_by_sigmoid_((problem.flags & MOERT_SHARED_SIGMOID_GATE) != 0),
       activation_(intake(problem.activation)),
-      weights_(host, shape_of(problem), 1) {
+      weights_(host, shape_of(problem), 1),
+      gate_((problem.flags & MOERT_SHARED_SIGMOID_GATE) != 0, problem.hidden_size) {
   options.allow({});
 }
 
 void RefShared::load(const moert_piece_t& piece) {
   if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "load after finish");
   if (piece.part == MOERT_PART_SIGMOID_GATE)
-    load_gate(piece);
+    gate_.load(piece);
   else
     weights_.load(piece);
-}
-
-void RefShared::load_gate(const moert_piece_t& piece) {
-  must_understand(piece.flags, 0, "piece");
-  if (!gated_by_sigmoid_ || piece.role != MOERT_ROLE_WEIGHT || piece.expert != 0)
-    throw PluginError(MOERT_INVALID_ARGUMENT, "the layer has no such sigmoid gate");
-  if (!gate_.empty()) throw PluginError(MOERT_ALREADY_EXISTS, "the sigmoid gate was loaded before");
-  const int64_t h = weights_.shape().hidden;
-  const Matrix gate = matrix(piece.tensor, "the sigmoid gate", kFloats, 1, h, MOERT_DATA_LOSS);
-  std::vector<double> values(static_cast<size_t>(h));
-  for (int64_t c = 0; c < h; ++c) values[static_cast<size_t>(c)] = gate.number(0, c);
-  gate_ = std::move(values);
 }
 
 void RefShared::finish() {
   if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "finish was called before");
   weights_.expect_complete();
-  if (gated_by_sigmoid_ && gate_.empty())
-    throw PluginError(MOERT_FAILED_PRECONDITION, "the sigmoid gate was never loaded");
+  gate_.expect_complete();
   finished_ = true;
 }
 
@@ -100,13 +85,8 @@ uint64_t RefShared::workspace(int64_t tokens) {
 void RefShared::token(const Matrix& hidden, const Matrix& out, int64_t t, double* scratch) const {
   const int64_t h = weights_.shape().hidden;
   double* x = scratch;
-  double factor = 1;
-  for (int64_t c = 0; c < h; ++c) x[c] = hidden.number(t, c);
-  if (gated_by_sigmoid_) {
-    double sum = 0;
-    for (int64_t c = 0; c < h; ++c) sum += gate_[static_cast<size_t>(c)] * x[c];
-    factor = 1.0 / (1.0 + std::exp(-sum));
-  }
+  hidden.numbers(t, 0, h, x);
+  const double factor = gate_.factor(x);
   weights_.row(0, activation_, x, x + h, [&](int64_t c, double y) { out.set(t, c, factor * y); });
 }
 

@@ -3,10 +3,10 @@
 #pragma once
 
 #include <moert/sdk/shared_experts.hpp>
-#include <vector>
 
 #include "matrix.hpp"
 #include "mlp.hpp"
+#include "sigmoid_gate.hpp"
 
 namespace moert::cpu {
 
@@ -24,16 +24,14 @@ class RefShared final : public SharedExperts {
   void forward(const moert_shared_args_t& args) override;
 
  private:
-  void load_gate(const moert_piece_t& piece);
   void token(const Matrix& hidden, const Matrix& out, int64_t t, double* scratch) const;
 
   Host host_;
   int64_t max_tokens_;
   uint32_t activation_dtype_, output_dtype_;
-  bool gated_by_sigmoid_;
   Activation activation_;
   MlpWeights weights_;
-  std::vector<double> gate_;  // [H]; empty until it is loaded
+  SigmoidGate gate_;
   bool finished_ = false;
 };
 
