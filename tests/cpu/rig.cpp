@@ -9,7 +9,6 @@
 #include "loader/loader.hpp"
 
 namespace moert::cpu::testing {
-namespace {
 
 const void* feature_table(const std::string& kind, const std::string& feature) {
   static const loader::Result result = [] {
@@ -27,6 +26,8 @@ const void* feature_table(const std::string& kind, const std::string& feature) {
   throw std::runtime_error("no feature " + feature +
                            " in " MOERT_CPU_PLUGIN " and " MOERT_QUANT_PLUGIN);
 }
+
+namespace {
 
 const moert_routed_experts_t& table_of(const std::string& feature) {
   return *static_cast<const moert_routed_experts_t*>(
@@ -48,7 +49,8 @@ moert_error_t no_error() {
   return error;
 }
 
-// Numbers in [-scale, scale], rounded to `dtype`.
+}  // namespace
+
 std::vector<unsigned char> random_numbers(std::mt19937_64& random, uint32_t dtype, int64_t count,
                                           double scale) {
   std::vector<unsigned char> bytes(dtype_bytes(dtype, count));
@@ -57,8 +59,6 @@ std::vector<unsigned char> random_numbers(std::mt19937_64& random, uint32_t dtyp
   for (int64_t i = 0; i < count; ++i) write_f32(*view.get(), i, static_cast<float>(spread(random)));
   return bytes;
 }
-
-}  // namespace
 
 moert_moe_problem_t problem_of(const Case& c) {
   moert_moe_problem_t p{};
@@ -125,8 +125,8 @@ bool level_is_absent() {
          reason.find("this machine has") != std::string::npos;
 }
 
-Layer::Layer(const char* candidate, const Case& c, int32_t threads, Weights weights)
-    : case_(c), host_(threads, ignore_log), table_(table_of(candidate)) {
+Layer::Layer(const char* candidate, const Case& c, int32_t threads, Weights weights, Sink sink)
+    : case_(c), sink_(std::move(sink)), host_(threads, ignore_log), table_(table_of(candidate)) {
   const moert_moe_problem_t problem = problem_of(case_);
   moert_error_t error = no_error();
   expect(table_.create(host_.table(), &problem, nullptr, 0, &self_, &error), error);
@@ -147,6 +147,12 @@ Layer::Layer(const char* candidate, const Case& c, int32_t threads, Weights weig
 Layer::~Layer() {
   table_.destroy(self_);
   if (fp4_ != nullptr) fp4_table().destroy(fp4_);
+}
+
+void Layer::put(const moert_piece_t& piece) const {
+  moert_error_t error = no_error();
+  expect(table_.load(self_, &piece, &error), error);
+  if (sink_) sink_(piece);
 }
 
 // Codes and scales at random, in the order of nibbles and the layout of rows that the expert's number says.
@@ -175,8 +181,7 @@ void Layer::load_mxfp4(std::mt19937_64& random, moert_piece_t piece, int64_t row
   piece.tensor = weight;
   piece.quant = &fp4_table();
   piece.quant_self = fp4_;
-  moert_error_t error = no_error();
-  expect(table_.load(self_, &piece, &error), error);
+  put(piece);
 }
 
 void Layer::load(std::mt19937_64& random, Weights weights, int64_t expert, uint32_t part,
@@ -203,8 +208,7 @@ void Layer::load(std::mt19937_64& random, Weights weights, int64_t expert, uint3
       weight ? TensorView(data, dtype, {rows, cols}) : TensorView(data, dtype, {rows});
   piece.tensor = view;
   piece.quant = &conformance::plain_quant();
-  moert_error_t error = no_error();
-  expect(table_.load(self_, &piece, &error), error);
+  put(piece);
 }
 
 std::vector<unsigned char> Layer::forward(const Batch& batch, int64_t gap) const {

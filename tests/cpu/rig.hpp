@@ -4,6 +4,7 @@
 
 #include <moert/abi/routed_experts.h>
 
+#include <functional>
 #include <ostream>
 #include <random>
 #include <string>
@@ -29,6 +30,12 @@ struct Case {
 
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // for gtest
 
+// A candidate's table.
+const void* feature_table(const std::string& kind, const std::string& feature);
+// Numbers in [-scale, scale], rounded to `dtype`.
+std::vector<unsigned char> random_numbers(std::mt19937_64& random, uint32_t dtype, int64_t count,
+                                          double scale);
+
 // The problem of a case; borrows the case.
 moert_moe_problem_t problem_of(const Case& c);
 
@@ -52,11 +59,14 @@ bool level_is_absent();
 inline constexpr char kMxfp4[] = "mxfp4.g32.e8m0";
 
 enum class Weights { random, ones };
+// Is handed every piece that a layer is loaded with.
+using Sink = std::function<void(const moert_piece_t&)>;
 
 class Layer {
  public:
   // Loads and finishes. Throws std::runtime_error with the plugin's words.
-  Layer(const char* candidate, const Case& c, int32_t threads, Weights weights = Weights::random);
+  Layer(const char* candidate, const Case& c, int32_t threads, Weights weights = Weights::random,
+        Sink sink = {});
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;
   ~Layer();
@@ -66,11 +76,13 @@ class Layer {
   std::vector<double> numbers(const Batch& batch) const;
 
  private:
+  void put(const moert_piece_t& piece) const;
   void load(std::mt19937_64& random, Weights weights, int64_t expert, uint32_t part,
             uint32_t role) const;
   void load_mxfp4(std::mt19937_64& random, moert_piece_t piece, int64_t rows, int64_t cols) const;
 
   const Case case_;
+  const Sink sink_;
   runtime::HostServices host_;
   const moert_routed_experts_t& table_;
   void* self_ = nullptr;

@@ -1,7 +1,6 @@
-// Every folder of tests/data that has golden numbers, its experts computed by cpu.simd wherever it accepts.
+// Every folder of tests/data that has golden numbers, its experts computed by cpu.simd wherever it accepts, and its
+// routers always.
 // SPDX-License-Identifier: Apache-2.0
-#include <map>
-
 #include "cpu/rig.hpp"
 #include "unit/golden/support.hpp"
 
@@ -11,12 +10,21 @@ namespace {
 // As in unit/golden: with every row f32 there is nothing to round but the sums.
 constexpr double kF32Tolerance = 1e-5;
 
-runtime::RunReport run_simd(const std::string& folder) {
+// By cpu.simd what `word` names, the rest by the oracle.
+runtime::RunReport run_simd(const std::string& folder, const std::string& word,
+                            const fs::path& output = {}) {
   spec::Run run = plain_run(folder);
-  run.layers["routed_experts"] = "cpu.simd";
+  run.layers[word] = "cpu.simd";
+  run.output = output;
   run.expect.emplace();
   run.expect->file = run.hidden_states;
   return runtime::run(session(2), families(), run);
+}
+
+bool is_served(const runtime::LayerReport& layer, const std::string& word) {
+  for (const auto& [kind, candidate] : layer.candidates)
+    if (kind == word) return candidate == "cpu.simd";
+  return word == "shared_experts";  // a layer may have none
 }
 
 bool is_f32(const weights::Checkpoint& golden, int64_t layer) {
@@ -24,23 +32,25 @@ bool is_f32(const weights::Checkpoint& golden, int64_t layer) {
   return info != nullptr && info->dtype == MOERT_DTYPE_F32;
 }
 
-class SimdFolder : public testing::TestWithParam<std::string> {};
+class SimdFolder : public testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (cpu::testing::level_is_absent()) GTEST_SKIP() << "this machine does not have the level";
+    const spec::Model model = families().resolve(data_folder() / GetParam());
+    if (!model.unsupported.empty()) GTEST_SKIP() << model.unsupported.front();
+  }
+  static void expect_numbers_or_refusal(const std::string& folder, const std::string& word);
+};
 
-TEST_P(SimdFolder, RunsToItsNumbersOrIsRefusedForItsFormat) {
-  if (cpu::testing::level_is_absent()) GTEST_SKIP() << "this machine does not have the level";
-  const spec::Model model = families().resolve(data_folder() / GetParam());
-  if (!model.unsupported.empty()) GTEST_SKIP() << model.unsupported.front();
-  const weights::Checkpoint golden(golden_file(GetParam()));
+void SimdFolder::expect_numbers_or_refusal(const std::string& folder, const std::string& word) {
+  const weights::Checkpoint golden(golden_file(folder));
   try {
-    for (const runtime::LayerReport& layer : run_simd(GetParam()).layers) {
+    for (const runtime::LayerReport& layer : run_simd(folder, word).layers) {
       SCOPED_TRACE("layer " + std::to_string(layer.layer_id));
       ASSERT_TRUE(layer.comparison.has_value());
       const runtime::Comparison& c = *layer.comparison;
       EXPECT_TRUE(c.passed);
-      for (const auto& [word, candidate] : layer.candidates)
-        if (word == "routed_experts") {
-          EXPECT_EQ(candidate, "cpu.simd");
-        }
+      EXPECT_TRUE(is_served(layer, word));
       EXPECT_LE(c.output.error,
                 is_f32(golden, layer.layer_id) ? kF32Tolerance : c.output_tolerance);
     }
@@ -51,9 +61,29 @@ TEST_P(SimdFolder, RunsToItsNumbersOrIsRefusedForItsFormat) {
                 text.find("rows that are quantised") != std::string::npos)
         << text;
     for (const char* served : {"-f32", "-bf16", "gpt-oss-mxfp4", "olmoe-tiny"})
-      EXPECT_EQ(GetParam().find(served), std::string::npos)
-          << "has a format that is served: " << text;
+      EXPECT_EQ(folder.find(served), std::string::npos) << "has a format that is served: " << text;
   }
+}
+
+TEST_P(SimdFolder, RunsToItsNumbersOrIsRefusedForItsFormat) {
+  expect_numbers_or_refusal(GetParam(), "routed_experts");
+}
+
+TEST_P(SimdFolder, RoutesByTheOraclesBits) {
+  const Output ours("simd"), oracle("ref");
+  for (const runtime::LayerReport& layer : run_simd(GetParam(), "router", ours.path()).layers) {
+    SCOPED_TRACE("layer " + std::to_string(layer.layer_id));
+    ASSERT_TRUE(layer.comparison.has_value());
+    EXPECT_EQ(layer.comparison->wrong_ids, 0) << layer.comparison->first_wrong_ids;
+    EXPECT_TRUE(layer.comparison->passed);
+    EXPECT_TRUE(is_served(layer, "router"));
+  }
+  run(GetParam(), oracle.path());
+  const MappedFile got(ours.path()), want(oracle.path());
+  ASSERT_FALSE(got.bytes().empty());
+  EXPECT_TRUE(
+      std::equal(got.bytes().begin(), got.bytes().end(), want.bytes().begin(), want.bytes().end()))
+      << "ids, weights or outputs differ";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, SimdFolder, testing::ValuesIn(folders()), folder_name);

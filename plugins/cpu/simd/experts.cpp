@@ -23,7 +23,9 @@ std::optional<Storage> storage_of(std::string_view scheme) {
   return std::nullopt;
 }
 
-const Kernels& kernels_of(Isa isa) {
+}  // namespace
+
+const Kernels& simd::kernels_of(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
     case Isa::avx512_bf16: return kAvx512Bf16Kernels;
@@ -36,6 +38,8 @@ const Kernels& kernels_of(Isa isa) {
 #endif
   return kPortableKernels;
 }
+
+namespace {
 
 bool packed_layout(const moert_moe_problem_t& p, Layout* layout) {
   int64_t total = 0;

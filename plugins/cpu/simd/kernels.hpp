@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "gate.hpp"
+
 namespace moert::cpu::simd {
 
 // Weights lie in panels of 64 output columns, contiguous along the depth (what is summed over):
@@ -92,6 +94,7 @@ struct Kernels {
   void (*middle)(const Middle&);
   void (*weigh)(const Weigh&);
   void (*combine)(const Combine&);
+  void (*gate)(const GateProduct&);
 };
 
 extern const Kernels kPortableKernels;
@@ -100,5 +103,9 @@ extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512Bf16Kernels;
 #endif
+
+enum class Isa;  // isa.hpp
+// The kernels of a level.
+const Kernels& kernels_of(Isa isa);
 
 }  // namespace moert::cpu::simd

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tile_gate.hpp"
 #include "tile_mxfp4.hpp"
 
 namespace moert::cpu::simd {
@@ -170,7 +171,8 @@ constexpr Kernels kernels_of(void (*pairs)(const Product&) = nullptr,
            &multiply_f32<V, Storage::f32>, &multiply_mxfp4<V>},
           &middle<V>,
           &weigh<V>,
-          &combine<V>};
+          &combine<V>,
+          &multiply_gate<typename V::Doubles>};
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "wide_avx2.hpp"
+
 namespace moert::cpu::simd {
 namespace {
 
@@ -15,6 +17,7 @@ struct Vec {
 
   static constexpr int kRows = 4;
   static constexpr int kColumns = 1;
+  using Doubles = Wide;
 
   static Vec zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
   static Vec all(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "wide_avx512.hpp"
+
 namespace moert::cpu::simd {
 namespace {
 
@@ -17,6 +19,7 @@ struct Vec {
   // Rows and panels in a tile of the multiplication.
   static constexpr int kRows = 5;
   static constexpr int kColumns = 4;  // in units of sixteen
+  using Doubles = Wide;
 
   static Vec zero() { return {_mm512_setzero_ps()}; }
   static Vec all(float x) { return {_mm512_set1_ps(x)}; }

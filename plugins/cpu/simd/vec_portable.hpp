@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "wide_portable.hpp"
+
 namespace moert::cpu::simd {
 namespace {
 
@@ -13,6 +15,7 @@ struct Vec {
 
   static constexpr int kRows = 2;
   static constexpr int kColumns = 1;
+  using Doubles = Wide;
 
   // f(i) for each number.
   template <class F>

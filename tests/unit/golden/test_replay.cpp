@@ -1,7 +1,8 @@
-// Capture, replay and verify over every folder of tests/data, with every candidate for experts on the
-// processor.
+// Capture, replay and verify over every folder of tests/data, with every candidate for experts and every one for
+// routers on the processor.
 // SPDX-License-Identifier: Apache-2.0
 #include <moert/abi/routed_experts.h>
+#include <moert/abi/router.h>
 
 #include "capture/capture_file.hpp"
 #include "unit/golden/support.hpp"
@@ -9,18 +10,27 @@
 namespace moert::golden {
 namespace {
 
-// Experts that run on the processor and compute something.
-std::vector<std::string> candidates() {
-  std::vector<std::string> names;
-  for (const registry::Candidate* candidate :
-       session(2).registry().candidates(MOERT_KIND_ROUTED_EXPERTS))
-    if (!candidate->name.starts_with("null.")) names.push_back(candidate->name);
-  return names;
+struct Choice {
+  std::string experts, router;
+};
+
+// What runs on the processor and computes something: every candidate of a kind, beside the oracle of the other.
+std::vector<Choice> choices() {
+  std::vector<Choice> made = {{"cpu.ref", "cpu.ref"}};
+  const auto each = [](const char* kind, auto use) {
+    for (const registry::Candidate* candidate : session(2).registry().candidates(kind))
+      if (!candidate->name.starts_with("null.") && candidate->name != "cpu.ref")
+        use(candidate->name);
+  };
+  each(MOERT_KIND_ROUTED_EXPERTS, [&](const auto& name) { made.push_back({name, "cpu.ref"}); });
+  each(MOERT_KIND_ROUTER, [&](const auto& name) { made.push_back({"cpu.ref", name}); });
+  return made;
 }
 
-spec::Run run_of(const std::string& folder, const std::string& experts) {
+spec::Run run_of(const std::string& folder, const Choice& choice) {
   spec::Run run = plain_run(folder);
-  run.layers["routed_experts"] = experts;
+  run.layers["routed_experts"] = choice.experts;
+  run.layers["router"] = choice.router;
   return run;
 }
 
@@ -32,8 +42,8 @@ std::vector<std::byte> bytes_of(const fs::path& path) {
 class ReplayFolder : public testing::TestWithParam<std::string> {
  protected:
   // Runs natively and captures; false where this candidate does not serve the folder.
-  bool capture(const std::string& experts) {
-    spec::Run run = run_of(GetParam(), experts);
+  bool capture(const Choice& choice) {
+    spec::Run run = run_of(GetParam(), choice);
     run.output = native_.path();
     for (const char* to : {"memory", "file"}) {
       spec::Capture wanted;
@@ -46,7 +56,7 @@ class ReplayFolder : public testing::TestWithParam<std::string> {
       runtime::run(session(2), families(), run);
     } catch (const Error& error) {
       EXPECT_EQ(error.fault(), Fault::refused) << error.what() << again();
-      EXPECT_NE(experts, "cpu.ref") << "the oracle serves what has numbers" << again();
+      EXPECT_NE(choice.experts, "cpu.ref") << "the oracle serves what has numbers" << again();
       return false;
     }
     return true;
@@ -57,12 +67,12 @@ class ReplayFolder : public testing::TestWithParam<std::string> {
 TEST_P(ReplayFolder, OwnRoutesGiveTheSameBitsAndVerify) {
   if (!families().resolve(data_folder() / GetParam()).unsupported.empty())
     GTEST_SKIP() << "described, not run";
-  for (const std::string& experts : candidates()) {
-    SCOPED_TRACE(experts + again());
-    if (!capture(experts)) continue;
+  for (const Choice& choice : choices()) {
+    SCOPED_TRACE("experts " + choice.experts + ", router " + choice.router + again());
+    if (!capture(choice)) continue;
     EXPECT_TRUE(bytes_of(routes_.path()) == bytes_of(by_file_.path())) << "capturers disagree";
 
-    spec::Run replay = run_of(GetParam(), experts);
+    spec::Run replay = run_of(GetParam(), choice);
     replay.replay = routes_.path();
     replay.output = replayed_.path();
     const runtime::RunReport followed = runtime::run(session(2), families(), replay);
@@ -72,7 +82,7 @@ TEST_P(ReplayFolder, OwnRoutesGiveTheSameBitsAndVerify) {
     EXPECT_TRUE(followed.routes->same_router);
     EXPECT_TRUE(bytes_of(native_.path()) == bytes_of(replayed_.path()));
 
-    spec::Run verify = run_of(GetParam(), experts);
+    spec::Run verify = run_of(GetParam(), choice);
     verify.replay = routes_.path();
     verify.verify = true;
     const runtime::RunReport compared = runtime::run(session(2), families(), verify);
