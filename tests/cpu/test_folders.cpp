@@ -69,6 +69,10 @@ TEST_P(SimdFolder, RunsToItsNumbersOrIsRefusedForItsFormat) {
   expect_numbers_or_refusal(GetParam(), "routed_experts");
 }
 
+TEST_P(SimdFolder, SharesToItsNumbersOrIsRefusedForItsFormat) {
+  expect_numbers_or_refusal(GetParam(), "shared_experts");
+}
+
 TEST_P(SimdFolder, RoutesByTheOraclesBits) {
   const Output ours("simd"), oracle("ref");
   for (const runtime::LayerReport& layer : run_simd(GetParam(), "router", ours.path()).layers) {
