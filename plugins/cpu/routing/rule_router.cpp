@@ -12,7 +12,7 @@
 namespace moert::cpu {
 namespace {
 
-const moert_routing_t& accepted(const moert_routing_t& routing, const std::string& refusal) {
+moert_routing_t accepted(const moert_routing_t& routing, const std::string& refusal) {
   if (!refusal.empty()) throw PluginError(MOERT_UNIMPLEMENTED, refusal);
   return routing;
 }

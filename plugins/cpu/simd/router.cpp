@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "router.hpp"
 
+#include <algorithm>
+
 #include "scratch.hpp"
 
 namespace moert::cpu {
