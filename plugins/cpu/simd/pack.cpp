@@ -56,22 +56,99 @@ void read_row(const Matrix& from, int64_t row, int64_t unit, int64_t count, T* t
   if (whole < count) to[whole] = load<uint16_t>(at + whole * kDepth * stride);
 }
 
+// The units of a block, row by row; what lies beyond the last row is zero.
 template <Storage S>
-void pack_block(const Packing& p, int64_t column, int64_t unit) {
-  using T = typename Unit<S>::Type;
-  const int64_t units = (p.from.cols() + Unit<S>::kDepth - 1) / Unit<S>::kDepth;
-  const int64_t count = std::min(kUnits, units - unit);
-  T block[kColumns][kUnits];
+void read_units(const Packing& p, int64_t column, int64_t unit, int64_t count,
+                typename Unit<S>::Type (&block)[kColumns][kUnits]) {
   for (int64_t c = 0; c < kColumns; ++c) {
     if (column + c < p.from.rows())
       read_row<S>(p.from, column + c, unit, count, block[c]);
     else
       std::memset(block[c], 0, sizeof block[c]);
   }
+}
+
+// Vectors that every processor of the architecture has: no level's instructions.
+using Four = uint32_t __attribute__((vector_size(16)));
+using Eight = uint16_t __attribute__((vector_size(16)));
+
+// Through the cache: the kernel has just filled these pages with zeros, so their lines are there.
+void store(unsigned char* to, Four value) { std::memcpy(to, &value, sizeof value); }
+
+// Four units of four rows, turned; `row` and `line` are bytes from one to the next.
+void turn_four(const unsigned char* from, int64_t row, unsigned char* to, int64_t line) {
+  const auto r0 = load<Four>(from);
+  const auto r1 = load<Four>(from + row);
+  const auto r2 = load<Four>(from + 2 * row);
+  const auto r3 = load<Four>(from + 3 * row);
+  const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
+  const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
+  const Four high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
+  const Four high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
+  store(to, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
+  store(to + line, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
+  store(to + 2 * line, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
+  store(to + 3 * line, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
+}
+
+// A whole block whose rows are contiguous.
+void turn(const unsigned char* from, int64_t row, unsigned char* to, int64_t line) {
+  for (int64_t u = 0; u < kUnits; u += 4)
+    for (int64_t c = 0; c < kColumns; c += 4)
+      turn_four(from + c * row + u * 4, row, to + u * line + c * 4, line);
+}
+
+// A whole block whose columns are contiguous, as in a file that holds the matrix turned: each unit's numbers
+// lie next to each other, those of a pair `col` bytes apart.
+template <Storage S>
+void lay(const unsigned char* from, int64_t col, unsigned char* to, int64_t line) {
+  for (int64_t u = 0; u < kUnits; ++u, from += Unit<S>::kDepth * col, to += line) {
+    if constexpr (Unit<S>::kDepth == 1) {
+      for (int64_t c = 0; c < kColumns; c += 4) store(to + c * 4, load<Four>(from + c * 4));
+    } else {
+      for (int64_t c = 0; c < kColumns; c += 8) {
+        const auto even = load<Eight>(from + c * 2);
+        const auto odd = load<Eight>(from + col + c * 2);
+        const Eight low = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
+        const Eight high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
+        store(to + c * 4, reinterpret_cast<Four>(low));
+        store(to + c * 4 + 16, reinterpret_cast<Four>(high));
+      }
+    }
+  }
+}
+
+// True if the block could be packed the fast way. All of it must lie inside of the matrix.
+template <Storage S>
+bool pack_whole(const Matrix& from, int64_t column, int64_t unit, unsigned char* to, int64_t line) {
+  constexpr int64_t kDepth = Unit<S>::kDepth;
+  constexpr int64_t kSize = 4 / kDepth;
+  if (column + kColumns > from.rows() || unit + kUnits > from.cols() / kDepth) return false;
+  const int64_t col = from.col_stride() * kSize;
+  const unsigned char* first = from.row_at(column) + unit * kDepth * col;
+  if (from.contiguous_rows())
+    turn(first, from.row_stride() * kSize, to, line);
+  else if (from.row_stride() == 1)
+    lay<S>(first, col, to, line);
+  else
+    return false;
+  return true;
+}
+
+template <Storage S>
+void pack_block(const Packing& p, int64_t column, int64_t unit) {
+  using T = typename Unit<S>::Type;
+  constexpr int64_t kLine = kPanel * static_cast<int64_t>(sizeof(T));
   unsigned char* to =
       p.panels + column / p.width * panel_bytes(S, p.from.cols()) +
       (unit * kPanel + p.first + column % p.width) * static_cast<int64_t>(sizeof(T));
-  for (int64_t u = 0; u < count; ++u, to += kPanel * static_cast<int64_t>(sizeof(T))) {
+  if constexpr (sizeof(T) == 4)
+    if (pack_whole<S>(p.from, column, unit, to, kLine)) return;
+  const int64_t units = (p.from.cols() + Unit<S>::kDepth - 1) / Unit<S>::kDepth;
+  const int64_t count = std::min(kUnits, units - unit);
+  T block[kColumns][kUnits];
+  read_units<S>(p, column, unit, count, block);
+  for (int64_t u = 0; u < count; ++u, to += kLine) {
     T line[kColumns];
     for (int64_t c = 0; c < kColumns; ++c) line[c] = block[c][u];
     std::memcpy(to, line, sizeof line);
