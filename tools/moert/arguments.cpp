@@ -166,6 +166,10 @@ void add_own_options(Node& node, Options& options) {
   if (name == "run" || name == "explain" || name == "bench load")
     node.text("Run", "--device", "DEVICE", options.device,
               "cpu, cuda:0, hip:0, auto [auto; MOERT_DEVICE]");
+  if (name == "bench load")
+    node.text(
+        "Run", "--experts", "CANDIDATE", options.experts,
+        "who packs the routed experts, such as cpu.simd [as in a run: the best that accepts]");
   if (name.starts_with("model ") || name == "bench overhead" || name == "bench load" ||
       name == "bench index")
     add_families(node, options);

@@ -19,7 +19,7 @@ class LayerLoader {
   LayerLoader(const Session& session, const weights::Checkpoint& checkpoint,
               const weights::Plan& plan, const LayerChoice& choice, const Runner& runner);
 
-  // Throws Error(input) that names the tensor.
+  // Throws Error(input) that names the tensor. Several threads at once as far as the candidates allow.
   void load(const weights::Source& source) const;
   // They must outlive the runner.
   std::vector<Quant> take_quants();

@@ -6,6 +6,7 @@
 #include "runtime/call.hpp"
 #include "runtime/formats.hpp"
 #include "runtime/layer_loader.hpp"
+#include "runtime/piece_loading.hpp"
 #include "weights/layout.hpp"
 
 namespace moert::runtime {
@@ -59,6 +60,14 @@ void simulate(const ModelSettings& settings, spec::Routing& routing) {
   simulated.zero_experts = routing.zero_experts;
   simulated.top_k = routing.top_k;
   routing = simulated;
+}
+
+// The runner hands experts on to the part that packs them, so both must allow it.
+bool loads_concurrently(const LayerChoice& choice) {
+  const auto allows = [&choice](const char* word) {
+    return (choice.find(word)->decision.support.flags & MOERT_SUPPORT_CONCURRENT_LOAD) != 0;
+  };
+  return allows("runner") && (choice.monolithic || allows("routed_experts"));
 }
 
 }  // namespace
@@ -139,36 +148,24 @@ int64_t Model::index_of(int64_t layer_id) const {
 
 void Model::load(const Progress& progress) {
   for (const LayerChoice& choice : choices_) require_accepted(choice);
-  uint64_t total = 0, done = 0, bytes = 0;
-  for (const weights::LayerPlan& layer : plan_.layers) total += layer.sources.size();
+  LoadProgress counted{progress};
+  for (const weights::LayerPlan& layer : plan_.layers) counted.total += layer.sources.size();
   runners_.reserve(spec_.layers.size());
-  for (size_t i = 0; i < spec_.layers.size(); ++i) load_layer(i, progress, total, done, bytes);
+  for (size_t i = 0; i < spec_.layers.size(); ++i) load_layer(i, counted);
+  if (progress) progress(counted.done, counted.total, counted.bytes);
 }
 
-void Model::load_layer(size_t index, const Progress& progress, uint64_t total, uint64_t& done,
-                       uint64_t& bytes) {
+void Model::load_layer(size_t index, LoadProgress& progress) {
   const LayerChoice& choice = choices_[index];
   Runner runner = FusedMoE(session_, choice);
   LayerLoader loader(session_, checkpoint_, plan_, choice, runner);
-  const std::vector<weights::Source>& sources = plan_.layers[index].sources;
-  for (size_t i = 0; i < sources.size(); ++i) {
-    const weights::Source& source = sources[i];
-    if (is_left_out(spec_.layers[index], source)) {
-      ++done;
-      continue;
-    }
-    loader.load(source);
-    // A fused tensor feeds several sources in a row; its pages may go after the last of them.
-    if (i + 1 == sources.size() || sources[i + 1].tensor != source.tensor) {
-      checkpoint_.release(*source.tensor);
-      bytes += source.tensor->bytes;
-      for (const weights::Companion& companion : source.companions) {
-        checkpoint_.release(*companion.tensor);
-        bytes += companion.tensor->bytes;
-      }
-    }
-    if (progress) progress(++done, total, bytes);
-  }
+  std::vector<weights::Source> sources = plan_.layers[index].sources;
+  progress.done += std::erase_if(sources, [&](const weights::Source& source) {
+    return is_left_out(spec_.layers[index], source);
+  });
+  PieceLoading pieces(
+      checkpoint_, sources, [&](const weights::Source& source) { loader.load(source); }, progress);
+  pieces.run(loads_concurrently(choice) ? &session_.services().pool() : nullptr);
   Call call;
   call.check(runner->finish(runner.self(), call.out()), runner.name(), "finish",
              "layer " + std::to_string(choice.layer_id));

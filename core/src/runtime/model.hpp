@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/device.hpp"
 #include "runtime/fused_moe.hpp"
+#include "runtime/piece_loading.hpp"
 #include "runtime/session.hpp"
 #include "spec/family.hpp"
 #include "spec/model.hpp"
@@ -28,9 +28,6 @@ struct ModelSettings {
 
 // Throws Error(refused) with the reasons for which a model is described but not run.
 void require_supported(const spec::Model& model);
-
-// Done and total pieces of loading; called on the loading thread.
-using Progress = std::function<void(uint64_t done, uint64_t total, uint64_t bytes)>;
 
 // Outlived by its session. One thread at a time.
 class Model {
@@ -52,7 +49,8 @@ class Model {
   // The distribution of made-up routing; empty where the model's own rules choose.
   std::string simulated() const;
 
-  // Builds every layer and streams its weights in. Throws Error(refused) with the table where nobody
+  // Builds every layer and streams its weights in; experts by all threads of the session's pool, each at
+  // most one, where the candidates allow it. Throws Error(refused) with the table where nobody
   // accepts; Error(input) that names the tensor.
   void load(const Progress& progress = {});
   bool loaded() const { return !runners_.empty() || spec_.layers.empty(); }
@@ -66,8 +64,7 @@ class Model {
   int64_t index_of(int64_t layer_id) const;
 
  private:
-  void load_layer(size_t index, const Progress& progress, uint64_t total, uint64_t& done,
-                  uint64_t& bytes);
+  void load_layer(size_t index, LoadProgress& progress);
   void choose(size_t index, const ModelSettings& settings);
 
   Session& session_;

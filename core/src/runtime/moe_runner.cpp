@@ -70,7 +70,7 @@ struct MoERunner::Workspace {
 
 Support MoERunner::supports(const Host&, const moert_moe_layer_t& layer) {
   if (const std::string reason = refusal_of(layer); !reason.empty()) return Support::no(reason);
-  return Support::yes(MOERT_SUPPORT_DETERMINISTIC);
+  return Support::yes(MOERT_SUPPORT_DETERMINISTIC | MOERT_SUPPORT_CONCURRENT_LOAD);
 }
 
 MoERunner::MoERunner(const Host& host, const moert_moe_layer_t& layer,

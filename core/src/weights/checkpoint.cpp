@@ -196,8 +196,8 @@ std::string Checkpoint::place(const TensorInfo& info) const {
   return files_[info.file].map().path().string() + ": tensor " + shown(info.name);
 }
 
-void Checkpoint::release(const TensorInfo& info) const {
-  files_[info.file].map().release(info.offset, info.bytes);
+void Checkpoint::release(const TensorInfo& info, uint64_t first, uint64_t bytes) const {
+  files_[info.file].map().release(info.offset + first, bytes);
 }
 
 }  // namespace moert::weights

@@ -64,8 +64,9 @@ class Checkpoint {
   const void* data(const TensorInfo& info) const;  // its bytes, wherever they begin
   // "FILE: tensor NAME", for messages.
   std::string place(const TensorInfo& info) const;
-  // The tensor's pages will not be needed again.
-  void release(const TensorInfo& info) const;
+  // The tensor's pages, or these bytes of it, will not be needed again. Any thread.
+  void release(const TensorInfo& info) const { release(info, 0, info.bytes); }
+  void release(const TensorInfo& info, uint64_t first, uint64_t bytes) const;
 
  private:
   void add_file(const std::filesystem::path& path);

@@ -109,7 +109,10 @@ typedef struct moert_moe_runner {
                          uint32_t n_options, void** self, moert_error_t* error); /* [any-thread] */
   void (*destroy)(void* self);
 
-  /* Weights; `piece->expert` is local. Each piece once, then finish once. [one-thread] */
+  /* Weights; `piece->expert` is local. Each piece once, then finish once. [one-thread], but for
+   * load_expert: if the runner answered MOERT_SUPPORT_CONCURRENT_LOAD, and so did the routed experts that
+   * it was given, it may be called as routed_experts.h says of load. A runner with parts answers it if it
+   * adds nothing that forbids it. */
   moert_code_t (*load_expert)(void* self, const moert_piece_t* piece, moert_error_t* error);
   moert_code_t (*load_router)(void* self, uint32_t which, const moert_tensor_t* tensor,
                               moert_error_t* error);

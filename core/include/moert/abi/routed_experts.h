@@ -55,7 +55,8 @@ typedef struct moert_routed_experts {
 
   /* Packs one tensor of one expert in place. Each (expert, part, role) arrives exactly once before
    * finish; a second arrival is MOERT_ALREADY_EXISTS. [one-thread], or one thread per expert with
-   * MOERT_SUPPORT_CONCURRENT_LOAD. The source is not kept. */
+   * MOERT_SUPPORT_CONCURRENT_LOAD, from the entry of the first to the return of the last; these
+   * threads are the host's own, so such a load never calls parallel_for. The source is not kept. */
   moert_code_t (*load)(void* self, const moert_piece_t* piece, moert_error_t* error);
 
   /* All pieces are there (else MOERT_FAILED_PRECONDITION naming the first missing one). Called
