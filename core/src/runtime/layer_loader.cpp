@@ -27,6 +27,14 @@ std::string place_of(const weights::Checkpoint& checkpoint, const weights::Sourc
 
 }  // namespace
 
+// The runner hands experts on to the part that packs them, so both must allow it.
+bool loads_concurrently(const LayerChoice& choice) {
+  const auto allows = [&choice](const char* word) {
+    return (choice.find(word)->decision.support.flags & MOERT_SUPPORT_CONCURRENT_LOAD) != 0;
+  };
+  return allows("runner") && (choice.monolithic || allows("routed_experts"));
+}
+
 LayerLoader::LayerLoader(const Session& session, const weights::Checkpoint& checkpoint,
                          const weights::Plan& plan, const LayerChoice& choice, const Runner& runner)
     : checkpoint_(checkpoint), plan_(plan), runner_(runner) {

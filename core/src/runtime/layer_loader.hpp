@@ -12,6 +12,9 @@
 
 namespace moert::runtime {
 
+// Whether those who were chosen take experts from several threads, each from one. Somebody accepted each kind.
+bool loads_concurrently(const LayerChoice& choice);
+
 // Borrows everything but the quant methods, which it makes and gives away at the end.
 class LayerLoader {
  public:

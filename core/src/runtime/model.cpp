@@ -62,14 +62,6 @@ void simulate(const ModelSettings& settings, spec::Routing& routing) {
   routing = simulated;
 }
 
-// The runner hands experts on to the part that packs them, so both must allow it.
-bool loads_concurrently(const LayerChoice& choice) {
-  const auto allows = [&choice](const char* word) {
-    return (choice.find(word)->decision.support.flags & MOERT_SUPPORT_CONCURRENT_LOAD) != 0;
-  };
-  return allows("runner") && (choice.monolithic || allows("routed_experts"));
-}
-
 }  // namespace
 
 void require_supported(const spec::Model& model) {

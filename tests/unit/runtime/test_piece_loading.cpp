@@ -14,6 +14,7 @@
 
 #include <moert/error.hpp>
 
+#include "runtime/layer_loader.hpp"
 #include "runtime/piece_loading.hpp"
 #include "weights/safetensors.hpp"
 
@@ -142,6 +143,25 @@ TEST_P(PieceLoadingTest, WhatTheProgressThrowsEndsIt) {
   PieceLoading pieces(*checkpoint, sources, [&](const Source&) { ++loads; }, progress);
   EXPECT_THROW(pieces.run(&pool), std::runtime_error);
   EXPECT_LE(loads, sources.size());
+}
+
+TEST(LoadsConcurrently, IfTheRunnerAndTheExpertsDo) {
+  for (const bool runner : {false, true})
+    for (const bool experts : {false, true})
+      for (const bool monolithic : {false, true}) {
+        LayerChoice choice;
+        choice.monolithic = monolithic;
+        const auto add = [&choice](const char* word, bool allows) {
+          KindChoice kind;
+          kind.word = word;
+          kind.decision.support.flags =
+              MOERT_SUPPORT_DETERMINISTIC | (allows ? uint32_t{MOERT_SUPPORT_CONCURRENT_LOAD} : 0u);
+          choice.kinds.push_back(std::move(kind));
+        };
+        add("runner", runner);
+        if (!monolithic) add("routed_experts", experts);
+        EXPECT_EQ(loads_concurrently(choice), runner && (monolithic || experts));
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, PieceLoadingTest, ::testing::Bool(),
