@@ -100,11 +100,11 @@ INSTANTIATE_TEST_SUITE_P(Command, Help,
                                            "capture show", "capture stats", "capture diff",
                                            "capture convert", "capture attach", "capture segments",
                                            "report", "env", "bench", "bench overhead",
-                                           "bench capture", "bench plugins", "bench index",
-                                           "bench load"),
+                                           "bench experts", "bench capture", "bench plugins",
+                                           "bench index", "bench load"),
                          test_name);
 
-// All but those that take the routing of another process.
+// All but those that take the routing of another process, and one that measures whole layers.
 INSTANTIATE_TEST_SUITE_P(Command, Examples,
                          ::testing::Values("", "run", "explain", "plugins", "plugins list",
                                            "plugins show", "model", "model inspect",

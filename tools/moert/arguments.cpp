@@ -13,7 +13,9 @@
 #include <moert/abi/entry.h>
 #include <moert/error.hpp>
 
+#include "bench_shapes.hpp"
 #include "help.hpp"
+#include "synthetic_weights.hpp"
 #include "util/nearest.hpp"
 
 namespace moert::tool {
@@ -101,6 +103,31 @@ void add_quantize_options(Node& node, Options& options) {
             "most data in one file, as in 500MB [5GB]");
 }
 
+void add_experts_options(Node& node, Options& options) {
+  static const std::string shapes = "what layer: " + joined(bench_shape_names()) +
+                                    ", or HxIxExk: hidden and intermediate size, experts, experts "
+                                    "of a token [olmoe]";
+  static const std::string schemes =
+      "formats of the weights, separated by commas: a scheme of `moert quantize`, f16, " +
+      bench_scheme_aliases() + ", or a quant method's own name [bf16]";
+  node.text("Bench", "--shape", "NAME|HxIxExk", options.shape, shapes.c_str());
+  node.text("Bench", "--scheme", "S[,S...]", options.scheme, schemes.c_str());
+  node.text("Bench", "--tokens", "N[,N...]", options.tokens,
+            "tokens of a forward [1,4,32,128,512]");
+  node.text("Bench", "--candidates", "all|NAME[,NAME...]", options.candidates,
+            "who is measured; they take turns [all but the oracle, cpu.ref, and null's]");
+  node.text("Bench", "--seconds", "S", options.seconds,
+            "time for each candidate at each number of tokens; three forwards at least [1]");
+  node.text("Bench", "--repeat", "N", options.repeat, "so many forwards instead [by time]");
+  node.text("Bench", "--layers", "N", options.layers,
+            "layers that take turns [as many as exceed the last cache four times]");
+  node.text("Bench", "--cache-mb", "N", options.cache_mb,
+            "size of the last cache; memory for the probe of bandwidth is four times that [the "
+            "system's; the probe's then 512 MB at least]");
+  node.flag("Bench", "--no-probes", options.no_probes,
+            "leave out what the machine gives at most, before and after each point [off]");
+}
+
 void add_segment_options(Node& node, Options& options) {
   node.text("Capture", "--folder", "DIR", options.folder, "where segments are [/dev/shm]");
   if (node.info->name == "capture attach") {
@@ -149,6 +176,7 @@ void add_capture_options(Node& node, Options& options) {
 void add_own_options(Node& node, Options& options) {
   const std::string_view name = node.info->name;
   if (name == "quantize") add_quantize_options(node, options);
+  if (name == "bench experts") add_experts_options(node, options);
   if (name.starts_with("capture ")) add_capture_options(node, options);
   if (name == "report")
     node.text("Output", "-o,--output", "FILE", options.output, "the page [none: required]");

@@ -1,13 +1,12 @@
 // `moert env`: what a report of a defect needs.
 // SPDX-License-Identifier: Apache-2.0
-#include <fstream>
-
 #include <moert/abi/entry.h>
 #include <moert/sdk/plugin.hpp>
 
 #include "commands.hpp"
 #include "environment.hpp"
 #include "json.hpp"
+#include "machine.hpp"
 #include "runtime/call.hpp"
 #include "runtime/device.hpp"
 #include "runtime/explain.hpp"
@@ -27,26 +26,6 @@ struct DeviceLine {
   std::string candidate, device, name, architecture, driver, why_not;
   uint64_t memory_bytes = 0;
 };
-
-// "model name : x" of the first processor; empty where the system does not say it.
-std::string processor_field(const std::string& field) {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with(field))
-      return line.size() > line.find(':') + 2 ? line.substr(line.find(':') + 2) : "";
-  return {};
-}
-
-// The extensions that plugins may need.
-std::string processor_extensions() {
-  const std::string flags = " " + processor_field("flags") + " ";
-  std::string found;
-  for (const char* flag : {"avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512_bf16",
-                           "avx512_vnni", "amx_tile", "amx_bf16"})
-    if (flags.find(" " + std::string(flag) + " ") != std::string::npos)
-      found += (found.empty() ? "" : " ") + std::string(flag);
-  return found;
-}
 
 void add_devices(const runtime::Session& session, const registry::Candidate& candidate,
                  std::vector<DeviceLine>& lines) {
@@ -87,7 +66,7 @@ std::vector<std::pair<std::string, std::string>> program_facts(const runtime::Se
            MOERT_BUILD_TYPE + std::string(sanitizers.empty() ? "" : ", sanitizers: " + sanitizers)},
           {"program", running_object().string()},
           {"families", runtime::installed_families().string()},
-          {"processor", processor_field("model name")},
+          {"processor", processor_name()},
           {"extensions", processor_extensions()},
           {"threads", std::to_string(session.host()->num_threads(session.host()->ctx))},
           {"privileged", privileged() ? "yes: MOERT_* variables are ignored" : "no"}};

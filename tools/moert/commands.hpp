@@ -27,6 +27,7 @@ int cmd_capture_segments(const Options& options, Console& console);
 int cmd_report(const Options& options, Console& console);
 int cmd_env(const Options& options, Console& console);
 int cmd_bench_overhead(const Options& options, Console& console);
+int cmd_bench_experts(const Options& options, Console& console);
 int cmd_bench_capture(const Options& options, Console& console);
 int cmd_bench_plugins(const Options& options, Console& console);
 int cmd_bench_index(const Options& options, Console& console);

@@ -23,12 +23,13 @@ struct Options {
   std::string plugins, device, threads, cpu_isa;
 
   // of single commands
-  bool all = false, markdown = false, verify = false, remove_stale = false;
+  bool all = false, markdown = false, verify = false, remove_stale = false, no_probes = false;
   std::string output, replay;
   std::string model, like, from, to, sequence, first_position, encoding, near_tie, pairs, rows,
       folder, wait;
   std::vector<std::string> more;  // further positional arguments
   std::string scheme, experts, hidden_states, shard_size;
+  std::string shape, tokens, candidates, seconds, repeat, layers, cache_mb;
   std::vector<std::string> exclude;
 };
 

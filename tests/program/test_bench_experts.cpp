@@ -1,0 +1,205 @@
+// `moert bench experts`: who is measured, what the figures are of, what is refused. No time is judged.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "program.hpp"
+
+namespace moert::testing {
+namespace {
+
+std::vector<std::string> bench(std::vector<std::string> more) {
+  std::vector<std::string> arguments = {"bench", "experts"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+// Small enough to be encoded, packed and computed at once; two layers take turns.
+Ended small(std::vector<std::string> more) {
+  std::vector<std::string> arguments =
+      bench({"--shape", "64x32x8x2", "--layers", "2", "--repeat", "5", "--json"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_moert(arguments);
+}
+
+constexpr double kWeightsOfExpert = 3 * 64 * 32, kExperts = 8, kTopK = 2;
+
+struct Scheme {
+  const char* word;
+  double bits;  // of a weight, with its share of the scales
+};
+
+// int8 has a scale for each row: 32 of 64 columns, 64 of 32.
+const Scheme kSchemes[] = {{"bf16", 16},
+                           {"f16", 16},
+                           {"f32", 32},
+                           {"mxfp4", 4.25},
+                           {"int4", 5},
+                           {"int8", 8 + 32.0 * (32 + 32 + 64) / kWeightsOfExpert},
+                           {"fp8", 8 + 3 * 32.0 / kWeightsOfExpert},
+                           {"fp8_e4m3fn.tensor.f32", 8 + 3 * 32.0 / kWeightsOfExpert}};
+
+TEST(BenchExperts, EverySchemeIsMeasuredByTheOracle) {
+  std::string words;
+  for (const Scheme& scheme : kSchemes)
+    words += (words.empty() ? "" : ",") + std::string(scheme.word);
+  const Ended ended =
+      small({"--scheme", words, "--tokens", "1,3", "--candidates", "cpu.ref", "--no-probes"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json json = ended.json();
+  ASSERT_EQ(json.at("entrants").size(), std::size(kSchemes)) << MOERT_SHOW(ended);
+  ASSERT_EQ(json.at("points").size(), 2 * std::size(kSchemes)) << MOERT_SHOW(ended);
+  for (size_t i = 0; i < std::size(kSchemes); ++i) {
+    const Json& entrant = json.at("entrants").at(i);
+    SCOPED_TRACE(entrant.dump());
+    EXPECT_EQ(entrant.at("scheme"), kSchemes[i].word);
+    EXPECT_TRUE(entrant.at("accepted").get<bool>());
+    EXPECT_EQ(entrant.at("layers"), 2);
+    EXPECT_DOUBLE_EQ(entrant.at("stored_bytes").get<double>(),
+                     kExperts * kWeightsOfExpert * kSchemes[i].bits / 8);
+    EXPECT_GT(entrant.at("packing_gb_per_s").get<double>(), 0);
+  }
+}
+
+// What is derived follows from the times and the sizes.
+TEST(BenchExperts, FiguresBelongTogether) {
+  const Ended ended = small({"--tokens", "1,3", "--candidates", "cpu.ref", "--no-probes"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  for (const Json& point : ended.json().at("points")) {
+    SCOPED_TRACE(point.dump());
+    const double tokens = point.at("tokens").get<double>(),
+                 ms = point.at("median_ms").get<double>();
+    const double experts = point.at("experts_read").get<double>();
+    EXPECT_EQ(point.at("sample_count"), 5);
+    EXPECT_EQ(point.at("samples_ms").size(), 5u);
+    EXPECT_GT(ms, 0);
+    EXPECT_EQ(point.at("samples_ms").at(2).get<double>(), ms);
+    EXPECT_LE(point.at("least_ms").get<double>(), point.at("quartile1_ms").get<double>());
+    EXPECT_LE(point.at("quartile1_ms").get<double>(), ms);
+    EXPECT_LE(ms, point.at("quartile3_ms").get<double>());
+    EXPECT_LE(point.at("quartile3_ms").get<double>(), point.at("most_ms").get<double>());
+    EXPECT_NEAR(point.at("gflop_per_s").get<double>() * ms * 1e6,
+                2 * kWeightsOfExpert * kTopK * tokens, 1);
+    EXPECT_GE(experts, kTopK);
+    EXPECT_LE(experts, kTopK * tokens);
+    if (tokens > 1) continue;
+    EXPECT_EQ(experts, kTopK);
+    EXPECT_NEAR(point.at("gb_per_s").get<double>() * ms * 1e6, 2 * kWeightsOfExpert * kTopK, 1);
+    EXPECT_TRUE(point.at("read_probe_gb_per_s").is_null());
+    EXPECT_TRUE(point.at("arithmetic_probe_gflop_per_s").is_null());
+  }
+}
+
+TEST(BenchExperts, ProbesAndConditionsStandBeside) {
+  const Ended ended = small({"--tokens", "1", "--candidates", "cpu.ref,null.routed_experts",
+                             "--cache-mb", "1", "--threads", "2"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json json = ended.json();
+  const Json& conditions = json.at("conditions");
+  for (const char* key : {"version", "compiler", "build_type", "processor", "extensions", "cpu_isa",
+                          "arithmetic_probe"})
+    EXPECT_TRUE(conditions.at(key).is_string()) << key << MOERT_SHOW(ended);
+  EXPECT_EQ(conditions.at("threads"), 2);
+  EXPECT_EQ(conditions.at("cache_bytes"), 1'000'000);
+  EXPECT_EQ(conditions.at("repeat"), 5);
+  EXPECT_EQ(conditions.at("shape").at("hidden_size"), 64);
+  ASSERT_EQ(json.at("points").size(), 2u) << MOERT_SHOW(ended);
+  for (const Json& point : json.at("points"))
+    for (const char* probe : {"read_probe_gb_per_s", "arithmetic_probe_gflop_per_s"}) {
+      SCOPED_TRACE(point.dump());
+      const double before = point.at(probe).at("before").get<double>();
+      const double after = point.at(probe).at("after").get<double>();
+      EXPECT_GT(before, 0);
+      EXPECT_GT(after, 0);
+      EXPECT_NEAR(point.at(probe).at("difference").get<double>(),
+                  std::abs(before - after) / std::max(before, after), 1e-9);
+      EXPECT_GT(point.at(probe).at("reached").get<double>(), 0);
+    }
+}
+
+TEST(BenchExperts, WhoRefusesHasARowThatSaysWhy) {
+  const Ended mixed = small(
+      {"--cpu-isa", "vax", "--tokens", "1", "--no-probes", "--candidates", "cpu.simd,cpu.ref"});
+  ASSERT_EQ(mixed.code, 0) << MOERT_SHOW(mixed);
+  const Json refusal = mixed.json().at("entrants").at(0);
+  EXPECT_EQ(refusal.at("candidate"), "cpu.simd");
+  EXPECT_FALSE(refusal.at("accepted").get<bool>());
+  EXPECT_TRUE(contains(refusal.at("reason").get<std::string>(), "'vax'")) << refusal;
+  EXPECT_EQ(mixed.json().at("points").size(), 1u);
+
+  const Ended alone = run_moert(bench({"--shape", "64x32x8x2", "--cpu-isa", "vax", "--candidates",
+                                       "cpu.simd", "--layers", "1", "--no-probes"}));
+  EXPECT_EQ(alone.code, 4) << MOERT_SHOW(alone);
+  EXPECT_TRUE(contains(alone.out, "'vax'")) << MOERT_SHOW(alone);
+  EXPECT_TRUE(contains(alone.out, "nothing was measured")) << MOERT_SHOW(alone);
+
+  const Ended undivided = small({"--shape", "100x64x2x1", "--scheme", "int4", "--no-probes"});
+  EXPECT_EQ(undivided.code, 4) << MOERT_SHOW(undivided);
+  EXPECT_TRUE(
+      contains(undivided.json().at("entrants").at(0).at("reason").get<std::string>(), "128 x 64"))
+      << MOERT_SHOW(undivided);
+}
+
+TEST(BenchExperts, UnaskedNeitherTheOracleNorNull) {
+  const Ended ended = small({"--tokens", "1", "--no-probes"});
+  for (const Json& entrant : ended.json().at("entrants")) {
+    EXPECT_NE(entrant.at("candidate"), "cpu.ref") << MOERT_SHOW(ended);
+    EXPECT_NE(entrant.at("candidate"), "null.routed_experts") << MOERT_SHOW(ended);
+  }
+}
+
+TEST(BenchExperts, HelpNamesShapesAndAliases) {
+  const Ended ended = run_moert(bench({"--help"}));
+  EXPECT_EQ(ended.code, 0);
+  for (const char* word :
+       {"olmoe", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite", "mixtral-slice", "HxIxExk",
+        "fp8.block128x128", "int4.g32", "int8.channel", "cpu.ref"})
+    EXPECT_TRUE(contains(ended.out, word)) << word << MOERT_SHOW(ended);
+}
+
+struct Mistake {
+  const char* name;
+  std::vector<std::string> arguments;
+  int code;
+  std::vector<std::string> said;
+};
+
+void PrintTo(const Mistake& tested, std::ostream* out) { *out << tested.name; }
+
+class BenchExpertsMistakes : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(BenchExpertsMistakes, AreClearErrors) {
+  const Ended ended = run_moert(bench(GetParam().arguments));
+  EXPECT_EQ(ended.code, GetParam().code) << MOERT_SHOW(ended);
+  EXPECT_EQ(ended.out, "") << MOERT_SHOW(ended);
+  for (const std::string& words : GetParam().said)
+    EXPECT_TRUE(contains(ended.err, words)) << words << MOERT_SHOW(ended);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Command, BenchExpertsMistakes,
+    ::testing::Values(
+        Mistake{"shape", {"--shape", "olmo"}, 2, {"--shape", "did you mean 'olmoe'"}},
+        Mistake{"three_sizes", {"--shape", "64x32x8"}, 2, {"four sizes", "HxIxExk"}},
+        Mistake{"size_zero", {"--shape", "64x0x8x2"}, 2, {"below 1"}},
+        Mistake{"size_words", {"--shape", "64xax8x2"}, 2, {"'a'", "no number"}},
+        Mistake{"few_experts", {"--shape", "64x32x8x9"}, 2, {"fewer experts"}},
+        Mistake{"too_wide", {"--shape", "65537x32x8x2"}, 2, {"larger"}},
+        Mistake{"memory", {"--shape", "65536x65536x4096x1"}, 5, {"not enough memory", "TB"}},
+        Mistake{"scheme", {"--scheme", "fp9"}, 2, {"--scheme", "did you mean 'fp8'"}},
+        Mistake{"scheme_blocks", {"--scheme", "fp8.block12"}, 2, {"fp8.block128x128"}},
+        Mistake{"empty_item", {"--scheme", "bf16,,f16"}, 2, {"empty item"}},
+        Mistake{"no_tokens", {"--tokens", "0"}, 2, {"--tokens", "from 1 to"}},
+        Mistake{"tokens_words", {"--tokens", "4,many"}, 2, {"'many'", "--tokens"}},
+        Mistake{"tokens_twice", {"--tokens", "4,4"}, 2, {"stands twice"}},
+        Mistake{"candidate", {"--candidates", "cpu.sim"}, 2, {"did you mean 'cpu.simd'"}},
+        Mistake{"seconds", {"--seconds", "nan"}, 2, {"--seconds"}},
+        Mistake{"repeat", {"--repeat", "-1"}, 2, {"--repeat"}},
+        Mistake{"both", {"--repeat", "1", "--seconds", "1"}, 2, {"one of them"}},
+        Mistake{"layers", {"--layers", "0"}, 2, {"--layers"}},
+        Mistake{"cache", {"--cache-mb", "x"}, 2, {"--cache-mb"}}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
+}  // namespace
+}  // namespace moert::testing
