@@ -25,7 +25,7 @@ std::vector<std::string> words_of(const std::string& text, const char* flag) {
       throw Error(Fault::usage, "'" + text + "' has an empty item", flag,
                   "give items separated by single commas");
     if (std::find(words.begin(), words.end(), word) != words.end())
-      throw Error(Fault::usage, "'" + word + "' stands twice in '" + text + "'", flag,
+      throw Error(Fault::usage, std::string("'").append(word).append("' stands twice"), flag,
                   "give each item once");
     words.push_back(word);
   }
@@ -58,7 +58,7 @@ bool is_measured_unasked(const registry::Candidate& candidate) {
 
 std::vector<const registry::Candidate*> candidates_of(const runtime::Session& session,
                                                       const std::string& text) {
-  const auto all = session.registry().candidates(MOERT_KIND_ROUTED_EXPERTS);
+  auto all = session.registry().candidates(MOERT_KIND_ROUTED_EXPERTS);
   if (text == "all") return all;
   std::vector<const registry::Candidate*> chosen;
   std::vector<std::string> names;

@@ -13,9 +13,9 @@ namespace moert::tool {
 
 namespace {
 
-// Between 2^-8 and 1/64, of both signs.
+// Between 1/2 and 2, of both signs.
 uint16_t moderate_bf16(uint32_t bits) {
-  return static_cast<uint16_t>(0x3b80u + (bits & 0xffu) + ((bits & 0x100u) << 7u));
+  return static_cast<uint16_t>(0x3f00u + (bits & 0xffu) + ((bits & 0x100u) << 7u));
 }
 
 // Experts handed over by the host's threads. What one of them threw comes back to the caller.

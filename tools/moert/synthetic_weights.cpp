@@ -76,7 +76,8 @@ BenchScheme bench_scheme(const runtime::Session& session, const std::string& wor
 
 std::string bench_scheme_aliases() {
   std::vector<std::string> texts;
-  for (const auto& [alias, word] : aliases()) texts.push_back(alias + " (" + word + ")");
+  for (const auto& [alias, word] : aliases())
+    texts.push_back(std::string(alias).append(" (").append(word).append(")"));
   return joined(texts);
 }
 
