@@ -66,7 +66,9 @@ TEST(BenchExperts, EverySchemeIsMeasuredByTheOracle) {
 TEST(BenchExperts, FiguresBelongTogether) {
   const Ended ended = small({"--tokens", "1,3", "--candidates", "cpu.ref", "--no-probes"});
   ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
-  for (const Json& point : ended.json().at("points")) {
+  const Json json = ended.json();
+  ASSERT_EQ(json.at("points").size(), 2u) << MOERT_SHOW(ended);
+  for (const Json& point : json.at("points")) {
     SCOPED_TRACE(point.dump());
     const double tokens = point.at("tokens").get<double>(),
                  ms = point.at("median_ms").get<double>();
@@ -143,7 +145,9 @@ TEST(BenchExperts, WhoRefusesHasARowThatSaysWhy) {
 
 TEST(BenchExperts, UnaskedNeitherTheOracleNorNull) {
   const Ended ended = small({"--tokens", "1", "--no-probes"});
-  for (const Json& entrant : ended.json().at("entrants")) {
+  const Json json = ended.json();
+  ASSERT_FALSE(json.at("entrants").empty()) << MOERT_SHOW(ended);
+  for (const Json& entrant : json.at("entrants")) {
     EXPECT_NE(entrant.at("candidate"), "cpu.ref") << MOERT_SHOW(ended);
     EXPECT_NE(entrant.at("candidate"), "null.routed_experts") << MOERT_SHOW(ended);
   }
