@@ -4,7 +4,7 @@
 # may anything in them run when the library is opened.
 set(checked 0)
 foreach(object ${OBJECTS})
-  if(NOT object MATCHES "simd/avx[^/]*\\.o$")
+  if(NOT object MATCHES "simd/a[vm]x[^/]*\\.o$")
     continue()
   endif()
   math(EXPR checked "${checked} + 1")

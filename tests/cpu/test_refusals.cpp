@@ -85,7 +85,8 @@ class Environment {
 TEST(SimdLevel, AWordThatIsNoLevelIsARefusal) {
   const Environment environment("avx1024");
   EXPECT_EQ(reason_of("cpu.simd", problem_of(kCase)),
-            "MOERT_CPU_ISA is 'avx1024', expected one of portable, avx2, avx512, avx512_bf16");
+            "MOERT_CPU_ISA is 'avx1024', expected one of portable, avx2, avx512, "
+            "avx512_bf16, amx_bf16");
   EXPECT_THROW(Layer("cpu.simd", kCase, 1), std::runtime_error);
 }
 

@@ -76,8 +76,8 @@ void add_plugin_options(Node& node, Options& options) {
             "threads of the core's pool, 0 for one a processor [0; MOERT_NUM_THREADS]");
   node.text(
       "Plugins", "--cpu-isa", "LEVEL", options.cpu_isa,
-      "highest level of instructions that cpu.simd uses: portable, avx2, avx512 or avx512_bf16 "
-      "[the processor's; MOERT_CPU_ISA]");
+      "highest level of instructions that cpu.simd uses: portable, avx2, avx512, avx512_bf16 or, "
+      "by its name alone, amx_bf16 [the processor's; MOERT_CPU_ISA]");
 }
 
 void add_families(Node& node, Options& options) {

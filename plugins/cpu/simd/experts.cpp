@@ -28,6 +28,11 @@ std::optional<Storage> storage_of(std::string_view scheme) {
 const Kernels& simd::kernels_of(Isa isa) {
 #if defined(__x86_64__)
   switch (isa) {
+#if defined(MOERT_CPU_AMX)
+    case Isa::amx_bf16: return kAmxBf16Kernels;
+#else
+    case Isa::amx_bf16: break;  // is never chosen
+#endif
     case Isa::avx512_bf16: return kAvx512Bf16Kernels;
     case Isa::avx512: return kAvx512Kernels;
     case Isa::avx2: return kAvx2Kernels;

@@ -36,7 +36,7 @@ constexpr int64_t panel_bytes(Storage storage, int64_t depth) {
 // out[r][c] (+)= sum over d in [first, first + depth) of rows[r][d] * panel[d][c], r < count, c < 64.
 //
 // Every element is one chain of f32 operations with d rising, whatever `count` is, so a row's bits do not
-// depend on the rows beside it; and cutting the depth into several calls changes nothing. `first` is even. With
+// depend on the rows beside it; and cutting the depth into several calls changes nothing. `first` is a multiple of 32. With
 // mxfp4 the chain is that of a group, whose sum is multiplied by its scale and added to a chain of groups; `first`
 // and `depth` are whole groups.
 // Nothing behind rows[r][first + depth - 1] is read.
@@ -102,6 +102,7 @@ extern const Kernels kPortableKernels;
 extern const Kernels kAvx2Kernels;
 extern const Kernels kAvx512Kernels;
 extern const Kernels kAvx512Bf16Kernels;
+extern const Kernels kAmxBf16Kernels;  // where the build has MOERT_CPU_AMX
 #endif
 
 enum class Isa;  // isa.hpp

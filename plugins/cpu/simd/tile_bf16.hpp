@@ -80,7 +80,7 @@ struct PairsTile {
   }
 };
 
-void multiply_pairs(const Product& p) { for_each_tile<PairsTile>(p); }
+inline void multiply_pairs(const Product& p) { for_each_tile<PairsTile>(p); }
 
 }  // namespace
 }  // namespace moert::cpu::simd
