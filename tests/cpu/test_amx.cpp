@@ -24,7 +24,8 @@ struct Operands {
     for (int64_t i = 0; i < (apart ? count : 1); ++i) {
       const int64_t numbers = apart ? depth : (count - 1) * gap + depth;
       memory.emplace_back();
-      for (int64_t n = 0; n < numbers; ++n) memory.back().push_back(bf16_bits(random_bf16(random)));
+      for (int64_t n = 0; n < numbers; ++n)
+        memory.back().push_back(bf16_bits(random_number(random)));
       memory.back().shrink_to_fit();
     }
     for (int64_t r = 0; r < count; ++r) {
@@ -34,11 +35,11 @@ struct Operands {
     }
     panel.resize(static_cast<size_t>((depth + 1) / 2 * kPanel));
     for (uint32_t& pair : panel)
-      pair = bf16_bits(random_bf16(random)) | uint32_t{bf16_bits(random_bf16(random))} << 16;
+      pair = bf16_bits(random_number(random)) | uint32_t{bf16_bits(random_number(random))} << 16;
     if (depth % 2 != 0)
       for (size_t c = panel.size() - kPanel; c < panel.size(); ++c) panel[c] &= 0xffffu;
     sums.resize(static_cast<size_t>(count * kPanel));
-    for (float& sum : sums) sum = random_bf16(random);
+    for (float& sum : sums) sum = random_number(random);
   }
 
   Product product(float* out, bool add) const {
@@ -77,10 +78,6 @@ struct Operands {
   std::vector<uint32_t> panel;
   std::vector<float> sums;
 };
-
-bool same(const float* a, const float* b, int64_t count) {
-  return std::memcmp(a, b, static_cast<size_t>(count) * sizeof(float)) == 0;
-}
 
 void expect_elements(const Operands& o, bool add) {
   const std::vector<float> got = o.multiplied(add);
