@@ -19,15 +19,18 @@ namespace moert::conformance {
 
 struct ExpertsCase {
   int64_t h, i, e, k;
-  uint32_t dtype = MOERT_DTYPE_F32;  // of hidden rows and weights
+  uint32_t dtype = MOERT_DTYPE_F32;  // of hidden rows, and of weights
   uint32_t out_dtype = MOERT_DTYPE_F32;
   Act act = {};
   uint32_t flags = 0;               // MOERT_PROBLEM_*
   const char* act_scheme = "none";  // "scaled": what plain_quant() makes of rows
+  bool mxfp4 = false;               // weights of mxfp4.g32.e8m0 instead of dtype
 
   std::string name() const;
   bool gated() const { return (flags & MOERT_PROBLEM_NON_GATED) == 0; }
   bool quantised() const { return std::string_view(act_scheme) != "none"; }
+  uint32_t weight_dtype() const { return mxfp4 ? uint32_t{MOERT_DTYPE_F4_E2M1} : dtype; }
+  const char* scheme() const { return mxfp4 ? "mxfp4.g32.e8m0" : dtype_name(dtype).data(); }
   bool biased() const { return (flags & MOERT_PROBLEM_BIAS) != 0; }
 };
 // Shapes with plain experts, and variants of the rules on one odd shape.

@@ -9,6 +9,7 @@ namespace moert::conformance {
 std::string ExpertsCase::name() const {
   std::string text = "h" + std::to_string(h) + "_i" + std::to_string(i) + "_e" + std::to_string(e) +
                      "_k" + std::to_string(k) + "_" + std::string(dtype_name(dtype));
+  if (mxfp4) text += "_mxfp4";
   if (out_dtype != dtype) text += "_to_" + std::string(dtype_name(out_dtype));
   text += std::string("_") + act.name;
   if (act.alpha != 0) text += "_alpha";
@@ -56,13 +57,17 @@ std::vector<ExpertsCase> experts_variants() {
       {33, 17, 6, 3, kF32, kF32, {"silu"}, kBias | kPlain},
       {33, 17, 6, 1, kF32, kF32, {"silu"}, kOnInput},
       {33, 17, 6, 3, kBf16, kBf16, {"silu"}, kOnInput},
+      {64, 96, 6, 3, kBf16, kBf16, {"silu"}, 0, "none", true},
+      {96, 32, 6, 3, kF32, kF32, {"silu"}, 0, "none", true},
+      {32, 160, 6, 3, kF16, kF32, {"relu2"}, kPlain, "none", true},
+      {160, 64, 6, 3, kBf16, kBf16, {"swigluoai", 1.702, 1.0, 1.5}, kBias, "none", true},
   };
 }
 
 std::vector<Mlp> make_experts(const ExpertsCase& c, Random& random) {
   std::vector<Mlp> experts;
   for (int64_t e = 0; e < c.e; ++e)
-    experts.push_back(make_mlp(random, c.h, c.i, c.gated(), c.biased(), c.act, c.dtype));
+    experts.push_back(make_mlp(random, c.h, c.i, c.gated(), c.biased(), c.act, c.weight_dtype()));
   return experts;
 }
 

@@ -1,5 +1,6 @@
 // routed_experts: loading, its order and its errors, and experts that move as bundles.
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
 #include <thread>
 
 #include "experts.hpp"
@@ -10,6 +11,8 @@ namespace {
 const ExpertsCase kCase = {33, 17, 6, 3, MOERT_DTYPE_F32, MOERT_DTYPE_F32, {}, 0};
 const ExpertsCase kBiased = {
     33, 17, 6, 3, MOERT_DTYPE_F32, MOERT_DTYPE_F32, {}, MOERT_PROBLEM_BIAS};
+
+const ExpertsCase kMxfp4 = {64, 96, 6, 3, MOERT_DTYPE_BF16, MOERT_DTYPE_BF16, {}, 0, "none", true};
 
 struct Fresh {
   Fresh(const Feature& feature, const ExpertsCase& c)
@@ -147,6 +150,31 @@ void concurrent(const Feature& feature) {
   expect_experts(kBiased, f.experts, batch, f.rig.forward(batch));
 }
 
+// A scale that is no number stands for 32 numbers that are none: neither loaded nor computed with in silence.
+void scale_is_nan(const Feature& feature) {
+  Fresh f(feature, kMxfp4);
+  Mlp spoiled = f.experts[2];
+  spoiled.up.bytes.back() = 0xff;
+  for (int64_t e = 0; e < kMxfp4.e; ++e)
+    if (e != 2) f.rig.load_expert(f.experts[static_cast<size_t>(e)], e);
+  for (const uint32_t part : {MOERT_PART_GATE, MOERT_PART_DOWN})
+    must("load",
+         [&](auto* error) { return f.rig.load(spoiled, 2, part, MOERT_ROLE_WEIGHT, error); });
+  ErrorRecord error;
+  const moert_code_t code = f.rig.load(spoiled, 2, MOERT_PART_UP, MOERT_ROLE_WEIGHT, error.get());
+  if (code != MOERT_OK) {
+    error.expect_filled(code);
+    EXPECT_EQ(code, MOERT_DATA_LOSS);
+    return;
+  }
+  f.rig.finish();
+  Batch batch = make_batch(kMxfp4, f.random, 1);
+  batch.ids[0] = 2;
+  for (size_t j = 1; j < batch.ids.size(); ++j) batch.ids[j] = -1;
+  for (const double number : decoded(kMxfp4.out_dtype, f.rig.forward(batch)))
+    EXPECT_TRUE(std::isnan(number)) << "a NaN weight gave " << number;
+}
+
 ExpertsCase with_bundles(ExpertsCase c) {
   c.flags |= MOERT_PROBLEM_BUNDLES;
   return c;
@@ -207,6 +235,8 @@ void add_experts_load(const Feature& feature) {
   add(feature, "ConcurrentLoad", "", [=] { concurrent(feature); });
   add(feature, "Bundles", "plain", [=] { bundles(feature, kCase); });
   add(feature, "Bundles", "bias", [=] { bundles(feature, kBiased); });
+  add(feature, "Bundles", "mxfp4", [=] { bundles(feature, kMxfp4); });
+  add(feature, "ScaleIsNan", "mxfp4", [=] { scale_is_nan(feature); });
   ExpertsCase quantised = kCase;
   quantised.act_scheme = "scaled";
   add(feature, "Bundles", "quantised_rows", [=] { bundles(feature, quantised); });

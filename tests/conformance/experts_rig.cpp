@@ -21,7 +21,7 @@ Problem::Problem(const ExpertsCase& c, moert_device_id_t device) {
   record.top_k = c.k;
   record.activation_dtype = c.dtype;
   record.output_dtype = c.out_dtype;
-  record.weight_scheme = dtype_name(c.dtype).data();
+  record.weight_scheme = c.scheme();
   record.act_scheme = c.act_scheme;
   record.activation = &activation;
   record.ep_size = 1;
@@ -57,14 +57,14 @@ moert_code_t ExpertsRig::load(const Mlp& mlp, int64_t expert, uint32_t part, uin
                                                  : (weight ? &mlp.down : &mlp.down_bias);
   const int64_t rows = part == MOERT_PART_DOWN ? case_.h : case_.i;
   const int64_t cols = part == MOERT_PART_DOWN ? case_.i : case_.h;
-  const uint32_t dtype = weight ? case_.dtype : uint32_t{MOERT_DTYPE_F32};
+  const uint32_t dtype = weight ? case_.weight_dtype() : uint32_t{MOERT_DTYPE_F32};
   // The source is not kept: a copy that is gone after the call shows it under a sanitizer.
   const Bytes copy = values->bytes;
   const void* data = copy.data();
   TensorView own = weight ? TensorView(data, dtype, {rows, cols}) : TensorView(data, dtype, {rows});
   moert_quant_view_t quant{};
   quant.struct_size = sizeof quant;
-  quant.scheme = dtype_name(dtype).data();
+  quant.scheme = case_.scheme();
   quant.layout = "canonical";
   const float scale = row_scale(expert);
   const TensorView input_scale(static_cast<const void*>(&scale), MOERT_DTYPE_F32, {});
@@ -72,6 +72,9 @@ moert_code_t ExpertsRig::load(const Mlp& mlp, int64_t expert, uint32_t part, uin
     quant.flags |= MOERT_QUANT_ROWS;
     quant.input_scale = input_scale.get();
   }
+  const void* behind_codes = copy.data() + (case_.mxfp4 && weight ? rows * cols / 2 : 0);
+  const TensorView group_scale(behind_codes, MOERT_DTYPE_F8_E8M0, {rows, cols / 32});
+  if (case_.mxfp4) quant.scale = group_scale;
   if (weight) own.set_quant(&quant);
   moert_piece_t piece{};
   piece.struct_size = sizeof piece;

@@ -5,11 +5,6 @@
 
 namespace moert::conformance {
 
-double e2m1_value(uint32_t code) {
-  constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
-  return code >= 8 ? -kMagnitudes[code - 8] : kMagnitudes[code];
-}
-
 Fp4Weight::Fp4Weight(std::string name, int64_t row_count, int64_t groups)
     : scheme(std::move(name)),
       group(is_mx(scheme) ? 32 : 16),

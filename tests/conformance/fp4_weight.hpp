@@ -15,7 +15,10 @@ namespace moert::conformance {
 inline bool is_mx(const std::string& scheme) { return scheme == "mxfp4.g32.e8m0"; }
 
 // Value of a nibble.
-double e2m1_value(uint32_t code);
+inline double e2m1_value(uint32_t code) {
+  constexpr double kMagnitudes[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  return code >= 8 ? -kMagnitudes[code - 8] : kMagnitudes[code];
+}
 
 // A weight of whole groups. All codes lie densely, row by row, the first in the low nibble.
 struct Fp4Weight {

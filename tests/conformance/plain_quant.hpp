@@ -1,4 +1,4 @@
-// The suite's own quant method for plain floats, so that layers are judged without another plugin.
+// The suite's own quant method for plain floats and mxfp4, so that layers are judged without another plugin.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace moert::conformance {
 
-// Reads f32, bf16 and f16 by the tensor's dtype; needs no object. What it calls the quantisation of rows
+// Reads f32, bf16, f16 and mxfp4 by the tensor's dtype; needs no object. What it calls the quantisation of rows
 // multiplies them by the static scale, so that whoever leaves it out, or does it twice, is seen.
 const moert_quant_method_t& plain_quant();
 

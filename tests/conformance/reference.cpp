@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "fp4_weight.hpp"
 #include "suite.hpp"
 
 namespace moert::conformance {
@@ -78,6 +79,26 @@ Values random_values(Random& random, uint32_t dtype, int64_t count, double scale
   return rounded(dtype, numbers);
 }
 
+// Codes at random, two a byte, behind them a scale for each 32: the largest number is near `scale`, or a half or a
+// quarter of that, or in every ninth group next to nothing.
+Values random_mxfp4(Random& random, int64_t count, double scale) {
+  constexpr int64_t kGroup = 32;
+  const int largest = 127 + static_cast<int>(std::floor(std::log2(scale / 6)));
+  Values values;
+  Bytes scales;
+  for (int64_t i = 0; i < count; ++i) {
+    if (i % kGroup == 0)
+      scales.push_back(i / kGroup % 9 == 4 ? static_cast<unsigned char>(0)
+                                           : static_cast<unsigned char>(largest - random.below(3)));
+    const auto code = static_cast<uint32_t>(random.below(16));
+    if (i % 2 == 0) values.bytes.push_back(0);
+    values.bytes.back() |= static_cast<unsigned char>(code << (i % 2 * 4));
+    values.number.push_back(std::ldexp(e2m1_value(code), scales.back() - 127));
+  }
+  values.bytes.insert(values.bytes.end(), scales.begin(), scales.end());
+  return values;
+}
+
 }  // namespace
 
 Mlp make_mlp(Random& random, int64_t h, int64_t i, bool gated, bool biased, const Act& act,
@@ -90,9 +111,13 @@ Mlp make_mlp(Random& random, int64_t h, int64_t i, bool gated, bool biased, cons
   // Wide enough that sums reach the bent parts and the clamps of the activations.
   const double in = 6.0 / std::sqrt(static_cast<double>(h));
   const double out = 2.0 / std::sqrt(static_cast<double>(i));
-  if (gated) mlp.gate = random_values(random, weight_dtype, i * h, in);
-  mlp.up = random_values(random, weight_dtype, i * h, in);
-  mlp.down = random_values(random, weight_dtype, h * i, out);
+  const auto weights = [&](double scale) {
+    return weight_dtype == MOERT_DTYPE_F4_E2M1 ? random_mxfp4(random, i * h, scale)
+                                               : random_values(random, weight_dtype, i * h, scale);
+  };
+  if (gated) mlp.gate = weights(in);
+  mlp.up = weights(in);
+  mlp.down = weights(out);
   if (!biased) return mlp;
   if (gated) mlp.gate_bias = random_values(random, MOERT_DTYPE_F32, i, 1);
   mlp.up_bias = random_values(random, MOERT_DTYPE_F32, i, 1);

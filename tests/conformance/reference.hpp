@@ -23,6 +23,8 @@ struct Mlp {
   Act act;
   Values gate, up, down, gate_bias, up_bias, down_bias;
 };
+// With weights of MOERT_DTYPE_F4_E2M1 the bytes of a matrix are mxfp4's codes and behind them its scales; i and h are
+// then multiples of 32.
 Mlp make_mlp(Random& random, int64_t h, int64_t i, bool gated, bool biased, const Act& act,
              uint32_t weight_dtype);
 
