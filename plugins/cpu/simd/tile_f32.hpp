@@ -36,11 +36,7 @@ template <class V>
 struct Weights<V, Storage::f32> {
   static constexpr int kDepth = 1;
   static constexpr int64_t kBytes = 64;
-  static void load(const unsigned char* p, V (&w)[1]) {
-    float numbers[16];
-    __builtin_memcpy(numbers, p, sizeof numbers);
-    w[0] = V::load(numbers);
-  }
+  static void load(const unsigned char* p, V (&w)[1]) { w[0] = V::load_f32(p); }
 };
 
 // Adds what D numbers of the depth give, in their order.

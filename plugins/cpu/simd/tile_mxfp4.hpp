@@ -35,7 +35,7 @@ void mxfp4_tile(const Product& p, int64_t row, int64_t column) {
   bool add = p.add;
   for (int64_t d = p.first; d < p.first + p.depth; d += kGroup, add = true) {
     const unsigned char* group = p.panel + d / kGroup * kGroupBytes;
-    if (R <= 2)
+    if (C < 4 ? column == 0 : R <= 2)
       for (int i = 0; i < 17; ++i) __builtin_prefetch(group + 64 * i + kAhead);
     V sum[R][C];
 #pragma GCC unroll 8
@@ -65,14 +65,26 @@ struct Mxfp4Tile {
       case 2: return across<2>(p, row);
       case 3: return across<3>(p, row);
       case 4: return across<4>(p, row);
-      default: return across<5>(p, row);
+      case 5: return across<5>(p, row);
+      default: return across<6>(p, row);
     }
   }
   template <int R>
   static void across(const Product& p, int64_t row) {
-    if constexpr (R <= V::kRows)
+    if constexpr (R <= V::kRows && V::kColumns == 4)
+      mxfp4_tile<V, R, 4>(p, row, 0);
+    else if constexpr (R <= V::kRows)
+      group_by_group<R>(p, row);
+  }
+  // Tiles that are narrower than a panel: each line of a group is read while it is near. Sums of groups go through
+  // `out` in any case.
+  template <int R>
+  static void group_by_group(const Product& p, int64_t row) {
+    Product part = p;
+    part.depth = kGroup;
+    for (int64_t d = 0; d < p.depth; d += kGroup, part.first += kGroup, part.add = true)
       for (int64_t column = 0; column < kPanel; column += 16 * V::kColumns)
-        mxfp4_tile<V, R, V::kColumns>(p, row, column);
+        mxfp4_tile<V, R, V::kColumns>(part, row, column);
   }
 };
 

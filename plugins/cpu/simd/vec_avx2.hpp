@@ -15,7 +15,7 @@ namespace {
 struct Vec {
   __m256 a, b;
 
-  static constexpr int kRows = 4;
+  static constexpr int kRows = 6;
   static constexpr int kColumns = 1;
   using Doubles = Wide;
 
@@ -27,6 +27,7 @@ struct Vec {
     _mm256_storeu_ps(p + 8, b);
   }
 
+  static Vec load_f32(const unsigned char* p) { return load(reinterpret_cast<const float*>(p)); }
   static __m256i load_bits(const unsigned char* p) {
     return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   }

@@ -26,6 +26,8 @@ struct Vec {
   static Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
   void store(float* p) const { _mm512_storeu_ps(p, v); }
 
+  // From bytes of weights. By way of an array of floats gcc would copy them through memory.
+  static Vec load_f32(const unsigned char* p) { return {_mm512_loadu_ps(p)}; }
   // Sixteen pairs of bf16: their first and their second numbers.
   static void load_pairs(const unsigned char* p, Vec* first, Vec* second) {
     const __m512i raw = _mm512_loadu_si512(p);

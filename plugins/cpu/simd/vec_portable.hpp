@@ -43,6 +43,9 @@ struct Vec {
     __builtin_memcpy(&value, p + i * static_cast<int>(sizeof(T)), sizeof(T));
     return value;
   }
+  static Vec load_f32(const unsigned char* p) {
+    return each([p](int i) { return at<float>(p, i); });
+  }
   static void load_pairs(const unsigned char* p, Vec* first, Vec* second) {
     for (int i = 0; i < 16; ++i) {
       const uint32_t pair = static_cast<uint32_t>(at<uint16_t>(p, 2 * i)) |
