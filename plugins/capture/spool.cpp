@@ -133,6 +133,7 @@ void Spool::publish() noexcept {
 void Spool::flush() {
   Lock lock(mutex_);
   failure_ = {};  // what was in the way may be gone: tried again, and reported if it is not
+  ++flushes_;
   ++waiting_;
   work_.notify_one();
   progress_.wait(lock, [&] { return written_ == visible_ || failure_.error != 0; });
@@ -160,6 +161,7 @@ void Spool::run() {
     if (stop_) return;  // nobody can read the file any more
     const uint64_t first = written_;
     const size_t count = std::min<uint64_t>(batch_, visible_ - first);
+    const uint64_t flushes = flushes_;
     lock.unlock();
     const Failure failure = write_some(count, first);
     lock.lock();
@@ -173,7 +175,7 @@ void Spool::run() {
       }
       written_ += count;
       reported_ = false;
-    } else {
+    } else if (flushes == flushes_) {  // a flush wants to know of an attempt that began after it
       failure_ = {failure.error, (visible_ - written_) * layout_.bytes()};
     }
     if (waiting_ > 0) progress_.notify_all();

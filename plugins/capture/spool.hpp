@@ -77,6 +77,7 @@ class Spool {
   uint64_t written_ = 0, visible_ = 0;  // visible_: end_ as of the last publish
   Failure failure_;
   bool reported_ = false;  // no write succeeded since a failure was reported
+  uint64_t flushes_ = 0;
   bool stop_ = false;
 
   std::thread writer_;  // last: it uses all of the above

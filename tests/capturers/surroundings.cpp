@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
@@ -43,6 +44,11 @@ SmallFileSystem::SmallFileSystem(const TestFolder& on, uint64_t bytes)
 
 SmallFileSystem::~SmallFileSystem() {
   if (mounted_) ::umount2(path_.c_str(), MNT_DETACH);
+}
+
+int SmallFileSystem::resize(uint64_t bytes) {
+  const std::string size = "size=" + std::to_string(bytes);
+  return ::mount("tmpfs", path_.c_str(), "tmpfs", MS_REMOUNT, size.c_str()) == 0 ? 0 : errno;
 }
 
 FileSizeLimit::FileSizeLimit(uint64_t bytes) {

@@ -35,6 +35,7 @@ class SmallFileSystem {
   SmallFileSystem& operator=(const SmallFileSystem&) = delete;
   ~SmallFileSystem();
   bool mounted() const { return mounted_; }
+  int resize(uint64_t bytes);  // 0, or errno
 
  private:
   std::string path_;

@@ -179,8 +179,7 @@ class FullDisk : public FileCapturer, public ::testing::WithParamInterface<Obsta
   void make_room() {
     limit_.reset();
     if (disk_ == nullptr) return;
-    const std::string command = "mount -o remount,size=64m " + folder_.path();
-    ASSERT_EQ(std::system(command.c_str()), 0);
+    ASSERT_EQ(disk_->resize(64 << 20), 0);
   }
   void TearDown() override {
     capturer_.reset();
