@@ -212,6 +212,11 @@ moert_code_t remembers_drops(void* self, int64_t sequence, int64_t position, moe
   dropped[{self, sequence}] = position;
   return capturer->drop(self, sequence, position, e);
 }
+// Another object may come to live at its address.
+void forgets_drops(void* self) {
+  std::erase_if(dropped, [self](const auto& entry) { return entry.first.first == self; });
+  capturer->destroy(self);
+}
 moert_code_t hides_dropped(void* self, moert_capture_rows_t* rows, moert_error_t* e) {
   const moert_code_t code = capturer->read(self, rows, e);
   for (int64_t r = 0; code == MOERT_OK && rows->sequences != nullptr && r < rows->written; ++r) {
@@ -333,7 +338,8 @@ bool spoil_capturer(std::string_view fault) {
   else if (fault == "keeps_the_first_of_two")
     own_capturer.read = keeps_the_first_of_two;
   else if (fault == "drops_what_was_committed")
-    own_capturer.drop = remembers_drops, own_capturer.read = hides_dropped;
+    own_capturer.drop = remembers_drops, own_capturer.read = hides_dropped,
+    own_capturer.destroy = forgets_drops;
   else if (fault == "expert_255_is_absent")
     own_capturer.read = expert_255_is_absent;
   else
