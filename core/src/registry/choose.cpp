@@ -52,10 +52,15 @@ std::optional<std::string> out_of_question(const Candidate& candidate, const Pol
   return std::nullopt;
 }
 
-std::string reason_of(const moert_support_t& support) {
-  std::string reason(support.reason, ::strnlen(support.reason, sizeof support.reason));
+std::string words_of(const moert_support_t& support) {
+  std::string words(support.reason, ::strnlen(support.reason, sizeof support.reason));
   std::replace_if(
-      reason.begin(), reason.end(), [](char c) { return static_cast<unsigned char>(c) < 32; }, ' ');
+      words.begin(), words.end(), [](char c) { return static_cast<unsigned char>(c) < 32; }, ' ');
+  return words;
+}
+
+std::string reason_of(const moert_support_t& support) {
+  const std::string reason = words_of(support);
   return reason.empty() ? "it gives no reason, which is a mistake in the plugin" : reason;
 }
 
@@ -170,6 +175,9 @@ const Contender* settle(std::vector<Contender>& contenders, const Policy& policy
   for (size_t i = 1; i < accepted.size(); ++i)
     accepted[i]->row.reason =
         "behind '" + first.row.candidate + "': " + advantage(first, *accepted[i]);
+  for (Contender* contender : accepted)
+    if (const std::string how = words_of(contender->support); !how.empty())
+      contender->row.reason += "; " + how;
   return &first;
 }
 

@@ -277,6 +277,19 @@ TEST(Choose, UnterminatedAndEmptyReasons) {
   EXPECT_EQ(choose({&candidate}, {}, ask).rows[0].reason, "rrr " + std::string(156, 'r'));
 }
 
+TEST(Choose, WhoAcceptsMaySayHowItServes) {
+  Candidate candidate;
+  candidate.name = "a.x";
+  moert_support_t support{sizeof(moert_support_t), 1, 0, 0, 0, 0, {}, {}};
+  const Ask ask = [&](const Candidate&) { return support; };
+  EXPECT_EQ(choose({&candidate}, {}, ask).rows[0].reason, "the only one that accepts");
+  std::strcpy(support.reason, "by hand");
+  EXPECT_EQ(choose({&candidate}, {}, ask).rows[0].reason, "the only one that accepts; by hand");
+  Policy named;
+  named.pinned = "a.x";
+  EXPECT_EQ(choose({&candidate}, named, ask).rows[0].reason, "named; by hand");
+}
+
 TEST(DecisionTable, Text) {
   Game game({{"cpu.ref", 0, 900},
              {"fast.simd", 128, 5, "2.0.0"},

@@ -73,7 +73,8 @@ enum {
 };
 
 /* Answer. The caller sets struct_size and zeroes the rest. `reason` is mandatory when verdict is 0:
- * one phrase that names what is not supported and what would be. */
+ * one phrase that names what is not supported and what would be. With a verdict of 1 it may say how the
+ * problem is served; `explain` shows both. */
 typedef struct moert_support {
   uint32_t struct_size;
   int32_t verdict; /* 0 no, 1 yes                                                  */
