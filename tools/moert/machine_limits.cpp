@@ -156,9 +156,13 @@ double MachineLimits::best_time(void (*part)(const MachineLimits&, int64_t)) con
 void MachineLimits::read_part(const MachineLimits& self, int64_t index) {
   const uint64_t count = self.count_ / kParts;
   const uint64_t* from = self.memory_.get() + count * static_cast<uint64_t>(index);
+  // Asked for ahead of time, as the kernels do: what the processor asks for by itself stops at each page.
+  constexpr uint64_t kAhead = 4096 / sizeof(uint64_t);
   uint64_t sums[8] = {};
-  for (uint64_t i = 0; i < count; i += 8)
+  for (uint64_t i = 0; i < count; i += 8) {
+    __builtin_prefetch(from + i + kAhead);
     for (uint64_t j = 0; j < 8; ++j) sums[j] ^= from[i + j];
+  }
   uint64_t all = 0;
   for (const uint64_t sum : sums) all ^= sum;
   self.sink_ += all;
