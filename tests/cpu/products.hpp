@@ -66,14 +66,14 @@ inline bool same(const float* a, const float* b, int64_t count) {
 
 // A weight of 64 columns as its panel and as the numbers that it stands for.
 struct Panel {
-  Panel(simd::Storage panel_storage, int64_t panel_depth)
-      : storage(panel_storage),
+  Panel(const simd::PanelFormat& panel_format, int64_t panel_depth)
+      : format(panel_format),
         depth(panel_depth),
-        bytes(simd::panel_bytes(storage, depth)),
+        bytes(simd::panel_bytes(format, depth)),
         numbers(static_cast<size_t>(depth * simd::kPanel)) {
     std::memset(bytes.data(), 0, bytes.bytes());
   }
-  static Panel random(simd::Storage storage, int64_t depth, uint64_t seed);
+  static Panel random(const simd::PanelFormat& format, int64_t depth, uint64_t seed);
 
   double number(int64_t d, int64_t column) const {
     return numbers[static_cast<size_t>(d * simd::kPanel + column)];
@@ -83,11 +83,18 @@ struct Panel {
   // Of mxfp4: the scale of a group and a column, then codes in it.
   void put_scale(int64_t group, int64_t column, uint8_t scale);
   void put_code(int64_t d, int64_t column, uint32_t code);
+  // Of bytes: the scale of the group that has depth d, a power of two, and of the column, or of its half; then codes.
+  void put_byte_scale(int64_t d, int64_t column, int exponent);
+  void put_byte(int64_t d, int64_t column, uint8_t code);
 
-  simd::Storage storage;
+  simd::PanelFormat format;
   int64_t depth;
   Guarded bytes;
   std::vector<double> numbers;
+
+ private:
+  unsigned char* group_of(int64_t d) const;
+  unsigned char* scales_of(int64_t d) const;
 };
 
 }  // namespace moert::cpu::testing

@@ -34,9 +34,14 @@ const moert_routed_experts_t& table_of(const std::string& feature) {
       feature_table(MOERT_KIND_ROUTED_EXPERTS, feature));
 }
 
-const moert_quant_method_t& fp4_table() {
-  return *static_cast<const moert_quant_method_t*>(
-      feature_table(MOERT_KIND_QUANT_METHOD, "quant.fp4"));
+// The method of a scheme of codes; null for plain numbers.
+const moert_quant_method_t* quant_of(const std::string& scheme) {
+  const char* feature = scheme == kMxfp4              ? "quant.fp4"
+                        : scheme.starts_with("fp8_")  ? "quant.fp8"
+                        : scheme.starts_with("int8.") ? "quant.int8"
+                                                      : nullptr;
+  if (feature == nullptr) return nullptr;
+  return static_cast<const moert_quant_method_t*>(feature_table(MOERT_KIND_QUANT_METHOD, feature));
 }
 
 void expect(moert_code_t code, const moert_error_t& error) {
@@ -73,7 +78,7 @@ moert_moe_problem_t problem_of(const Case& c) {
   p.activation_dtype = c.rows;
   p.output_dtype = c.out;
   p.weight_scheme = c.scheme;
-  p.act_scheme = "none";
+  p.act_scheme = c.act_scheme;
   p.activation = &c.activation;
   p.ep_size = p.tp_size = 1;
   return p;
@@ -130,8 +135,11 @@ Layer::Layer(const char* candidate, const Case& c, int32_t threads, Weights weig
   const moert_moe_problem_t problem = problem_of(case_);
   moert_error_t error = no_error();
   expect(table_.create(host_.table(), &problem, nullptr, 0, &self_, &error), error);
-  if (std::string(c.scheme) == kMxfp4)
-    expect(fp4_table().create(host_.table(), kMxfp4, nullptr, 0, &fp4_, &error), error);
+  quant_ = quant_of(c.scheme);
+  if (quant_ != nullptr) {
+    const moert_kv_t rows{"activations", c.act_scheme};
+    expect(quant_->create(host_.table(), c.scheme, &rows, 1, &quant_self_, &error), error);
+  }
   std::mt19937_64 random(11);
   for (int64_t e = 0; e < c.sizes.experts; ++e) {
     for (uint32_t role : {MOERT_ROLE_WEIGHT, MOERT_ROLE_BIAS}) {
@@ -146,7 +154,7 @@ Layer::Layer(const char* candidate, const Case& c, int32_t threads, Weights weig
 
 Layer::~Layer() {
   table_.destroy(self_);
-  if (fp4_ != nullptr) fp4_table().destroy(fp4_);
+  if (quant_ != nullptr) quant_->destroy(quant_self_);
 }
 
 void Layer::put(const moert_piece_t& piece) const {
@@ -172,15 +180,55 @@ void Layer::load_mxfp4(std::mt19937_64& random, moert_piece_t piece, int64_t row
     scale.set_stride(0, 1, scales.size());
     scale.set_stride(1, rows, scales.size());
   }
+  load_coded(piece, weight, scale);
+}
+
+// Any codes but those that are NaN in e4m3fn, now and then in rows of a transposed matrix.
+void Layer::load_bytes(std::mt19937_64& random, moert_piece_t piece, int64_t rows,
+                       int64_t cols) const {
+  moert_quant_param_t params[4]{};
+  uint32_t count = 0;
+  moert_error_t error = no_error();
+  expect(quant_->parameters(quant_self_, rows, cols, params, 4, &count, &error), error);
+  const moert_quant_param_t& scales_as = params[1];
+  const int64_t n_scales = scales_as.shape[0] * scales_as.shape[1];
+  std::vector<unsigned char> codes(static_cast<size_t>(rows * cols));
+  for (unsigned char& code : codes)
+    while (((code = static_cast<unsigned char>(random())) & 127) == 127) continue;
+  std::vector<unsigned char> bytes(dtype_bytes(scales_as.dtype, n_scales));
+  const TensorView flat(bytes.data(), scales_as.dtype, {n_scales});
+  for (int64_t i = 0; i < n_scales; ++i) {
+    if (scales_as.dtype == MOERT_DTYPE_F8_E8M0)
+      bytes[static_cast<size_t>(i)] = static_cast<unsigned char>(114 + random() % 5);
+    else
+      write_f32(*flat.get(), i, static_cast<float>(random() % 1000 + 50) * 0x1p-20f);
+  }
+  TensorView weight(codes.data(), params[0].dtype, {rows, cols});
+  if (piece.expert % 3 == 1) {
+    weight.set_stride(0, 1, codes.size());
+    weight.set_stride(1, rows, codes.size());
+  }
+  load_coded(piece, weight,
+             TensorView(static_cast<const void*>(bytes.data()), scales_as.dtype,
+                        {scales_as.shape[0], scales_as.shape[1]}));
+}
+
+void Layer::load_coded(moert_piece_t piece, TensorView& weight, const TensorView& scale) const {
   moert_quant_view_t view{};
   view.struct_size = sizeof view;
-  view.scheme = kMxfp4;
+  view.scheme = case_.scheme;
   view.layout = "canonical";
   view.scale = scale;
+  if (std::string(case_.act_scheme) != "none") view.flags = MOERT_QUANT_ROWS;
+  // Gate and up of every third expert share one; the middle is smaller than a row.
+  const int64_t part = piece.expert % 3 == 0 && piece.part == MOERT_PART_UP ? 0 : piece.part;
+  const float step = 0x1p-8f * static_cast<float>(1 + piece.expert % 4 + part);
+  const TensorView input_scale(static_cast<const void*>(&step), MOERT_DTYPE_F32, {});
+  if (std::string(case_.act_scheme) == "static") view.input_scale = input_scale;
   weight.set_quant(&view);
   piece.tensor = weight;
-  piece.quant = &fp4_table();
-  piece.quant_self = fp4_;
+  piece.quant = quant_;
+  piece.quant_self = quant_self_;
   put(piece);
 }
 
@@ -196,6 +244,7 @@ void Layer::load(std::mt19937_64& random, Weights weights, int64_t expert, uint3
   piece.part = part;
   piece.role = role;
   if (weight && std::string(case_.scheme) == kMxfp4) return load_mxfp4(random, piece, rows, cols);
+  if (weight && quant_ != nullptr) return load_bytes(random, piece, rows, cols);
   const uint32_t dtype = weight ? dtype_from_name(case_.scheme) : uint32_t{MOERT_DTYPE_F32};
   const double scale = weight ? 4.0 / std::sqrt(static_cast<double>(cols)) : 0.5;
   auto bytes = random_numbers(random, dtype, weight ? rows * cols : rows, scale);

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <moert/abi/quant_method.h>
 #include <moert/abi/routed_experts.h>
+#include <moert/sdk/tensor.hpp>
 
 #include <functional>
 #include <ostream>
@@ -26,6 +28,7 @@ struct Case {
   uint32_t out = MOERT_DTYPE_F32;
   moert_activation_t activation = {sizeof(moert_activation_t), 0, "silu", 0, 0, 0};
   uint32_t flags = 0;
+  const char* act_scheme = "none";
 };
 
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // for gtest
@@ -57,6 +60,7 @@ std::string reason_of(const char* candidate, const moert_moe_problem_t& problem)
 bool level_is_absent();
 
 inline constexpr char kMxfp4[] = "mxfp4.g32.e8m0";
+inline constexpr char kFp8Blocks[] = "fp8_e4m3fn.block128x128.f32";
 
 enum class Weights { random, ones };
 // Is handed every piece that a layer is loaded with.
@@ -80,13 +84,17 @@ class Layer {
   void load(std::mt19937_64& random, Weights weights, int64_t expert, uint32_t part,
             uint32_t role) const;
   void load_mxfp4(std::mt19937_64& random, moert_piece_t piece, int64_t rows, int64_t cols) const;
+  void load_bytes(std::mt19937_64& random, moert_piece_t piece, int64_t rows, int64_t cols) const;
+  void load_coded(moert_piece_t piece, TensorView& weight, const TensorView& scale) const;
 
   const Case case_;
   const Sink sink_;
   runtime::HostServices host_;
   const moert_routed_experts_t& table_;
   void* self_ = nullptr;
-  void* fp4_ = nullptr;  // the quant method of a layer of mxfp4
+  // Of a layer of mxfp4, fp8 or int8.
+  const moert_quant_method_t* quant_ = nullptr;
+  void* quant_self_ = nullptr;
 };
 
 }  // namespace moert::cpu::testing

@@ -43,8 +43,8 @@ struct Operands {
   }
 
   Product product(float* out, bool add) const {
-    return {rows.data(), count, reinterpret_cast<const unsigned char*>(panel.data()), 0, depth,
-            out,         add};
+    return {rows.data(), count, reinterpret_cast<const unsigned char*>(panel.data()), 0, depth, out,
+            add,         {}};
   }
   std::vector<float> multiplied(bool add) const {
     std::vector<float> out = sums;

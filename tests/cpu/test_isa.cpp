@@ -13,6 +13,7 @@ constexpr uint32_t bit(int n) { return 1u << n; }
 constexpr uint32_t kLeaf1 = bit(12) | bit(27) | bit(28) | bit(29);
 constexpr uint32_t kAvx2 = bit(5);
 constexpr uint32_t kAvx512 = bit(16) | bit(17) | bit(30) | bit(31);
+constexpr uint32_t kVbmi = bit(1);
 constexpr uint64_t kYmm = 6;
 constexpr uint64_t kZmm = 0xe6;
 constexpr uint64_t kTiles = 0x60000;
@@ -25,7 +26,8 @@ struct Machine {
 };
 const Machine kMachines[] = {
     {"no AVX", {0, 0, 0, 0}, Isa::portable},
-    {"Zen 4", {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm}, Isa::avx512_bf16},
+    {"Zen 4", {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm, kVbmi}, Isa::avx512_bf16},
+    {"Cooper Lake: no VBMI", {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm}, Isa::avx512},
     {"Skylake server", {kLeaf1, kAvx2 | kAvx512, 0, kZmm}, Isa::avx512},
     {"Haswell", {kLeaf1, kAvx2, 0, kYmm}, Isa::avx2},
     {"Sandy Bridge: no AVX2", {kLeaf1, 0, 0, kYmm}, Isa::portable},
@@ -38,11 +40,15 @@ const Machine kMachines[] = {
      {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm & ~uint64_t{0x20}},
      Isa::avx2},
     {"the system saves no ymm", {kLeaf1, kAvx2 | kAvx512, bit(5), 2}, Isa::portable},
-    {"Sapphire Rapids", {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm | kTiles, kAmx}, Isa::amx_bf16},
-    {"AMX without AVX-512", {kLeaf1, kAvx2, 0, kYmm | kTiles, kAmx}, Isa::avx2},
-    {"AMX without BF16 of AVX-512", {kLeaf1, kAvx2 | kAvx512, 0, kZmm | kTiles, kAmx}, Isa::avx512},
+    {"Sapphire Rapids",
+     {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm | kTiles, kVbmi, kAmx},
+     Isa::amx_bf16},
+    {"AMX without AVX-512", {kLeaf1, kAvx2, 0, kYmm | kTiles, kVbmi, kAmx}, Isa::avx2},
+    {"AMX without BF16 of AVX-512",
+     {kLeaf1, kAvx2 | kAvx512, 0, kZmm | kTiles, kVbmi, kAmx},
+     Isa::avx512},
     {"AMX where no zmm are saved",
-     {kLeaf1, kAvx2 | kAvx512, bit(5), kYmm | kTiles, kAmx},
+     {kLeaf1, kAvx2 | kAvx512, bit(5), kYmm | kTiles, kVbmi, kAmx},
      Isa::avx2},
     {"no XSAVE", {kLeaf1 & ~bit(27), kAvx2 | kAvx512, bit(5), 0}, Isa::portable},
 };
@@ -58,7 +64,7 @@ TEST(Isa, NeedsAllThatTilesNeed) {
     const uint32_t amx = (word & 1) * bit(22) + (word >> 1 & 1) * bit(24);
     const uint64_t saved =
         (word >> 2 & 1) * uint64_t{0x20000} + (word >> 3 & 1) * uint64_t{0x40000};
-    const CpuFacts facts = {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm | saved, amx};
+    const CpuFacts facts = {kLeaf1, kAvx2 | kAvx512, bit(5), kZmm | saved, kVbmi, amx};
     EXPECT_EQ(isa_name(isa_of(facts)), word == 15 ? "amx_bf16" : "avx512_bf16") << word;
   }
 }

@@ -44,7 +44,7 @@ TEST(PackMxfp4, KeepsEveryScaleThatIsANumber) {
     weight.scales[i] = static_cast<unsigned char>(i % 3 == 0 ? 0 : i % 3 == 1 ? 254 : i);
   const std::vector<unsigned char> got = weight.packed();
   for (int64_t panel = 0; panel < 2; ++panel) {
-    Panel want(Storage::mxfp4, kCols);
+    Panel want({Storage::mxfp4, 0, Scales::none}, kCols);
     for (int64_t c = 0; c < kPanel && panel * kPanel + c < kRows; ++c)
       for (int64_t d = 0; d < kCols; ++d) {
         const int64_t row = panel * kPanel + c;

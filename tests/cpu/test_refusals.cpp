@@ -19,16 +19,8 @@ struct Refusal {
 };
 const moert_activation_t kUnknown = {sizeof(moert_activation_t), 0, "mish", 0, 0, 0};
 const Refusal kRefusals[] = {
-    {"fp8", [](auto& p) { p.weight_scheme = "fp8_e4m3fn.block128x128.f32"; },
-     "weights of scheme 'fp8_e4m3fn.block128x128.f32', only bf16, f16, f32, mxfp4.g32.e8m0"},
-    {"mixed", [](auto& p) { p.weight_scheme = "mixed"; },
-     "weights of scheme 'mixed', only bf16, f16, f32, mxfp4.g32.e8m0"},
-    {"no_scheme", [](auto& p) { p.weight_scheme = nullptr; },
-     "weights of scheme '', only bf16, f16, f32, mxfp4.g32.e8m0"},
-    {"mxfp4_of_33", [](auto& p) { p.weight_scheme = "mxfp4.g32.e8m0", p.hidden_size = 33; },
-     "mxfp4 with hidden_size 33, intermediate_size 48, only multiples of 32"},
-    {"quantised_rows", [](auto& p) { p.act_scheme = "token"; },
-     "rows that are quantised ('token'), only none"},
+    {"moving_static", [](auto& p) { p.act_scheme = "static", p.flags |= MOERT_PROBLEM_BUNDLES; },
+     "experts that move while rows are quantised by each one's own scales ('static')"},
     {"f64_rows", [](auto& p) { p.activation_dtype = MOERT_DTYPE_F64; },
      "rows of type f64, only f32, bf16, f16"},
     {"f64_output", [](auto& p) { p.output_dtype = MOERT_DTYPE_F64; },

@@ -55,6 +55,71 @@ const Case kCases[] = {
     {"mxfp4_f32", {96, 64, 4, 3}, kF32, kMxfp4, kF32, act("swigluoai", 1.702, 1, 7), kBias},
     {"mxfp4_f16_plain", {64, 96, 4, 3}, kF16, kMxfp4, kF16, act("relu2"), kPlain},
     {"mxfp4_on_input", {64, 96, 4, 2}, kBf16, kMxfp4, kBf16, act("silu"), kOnInput},
+    {"fp8", {160, 192, 5, 3}, kBf16, kFp8Blocks, kBf16},
+    {"fp8_odd", {261, 77, 4, 2}, kBf16, kFp8Blocks, kF32},
+    {"fp8_one", {1, 1, 2, 1}, kBf16, kFp8Blocks, kF32},
+    {"fp8_f32_rows", {160, 130, 4, 2}, kF32, kFp8Blocks, kF32},
+    {"fp8_bias", {71, 33, 4, 2}, kBf16, kFp8Blocks, kF32, act("swigluoai", 1.702, 1, 7), kBias},
+    {"fp8_plain", {71, 165, 4, 2}, kBf16, kFp8Blocks, kF32, act("relu2"), kPlain},
+    {"fp8_on_input", {64, 96, 4, 2}, kBf16, kFp8Blocks, kBf16, act("silu"), kOnInput},
+    {"fp8_bf16_scales", {160, 130, 4, 2}, kBf16, "fp8_e4m3fn.block128x128.bf16", kF32},
+    {"fp8_e8m0_scales", {160, 130, 4, 2}, kBf16, "fp8_e4m3fn.block128x128.e8m0", kF32},
+    {"fp8_mx", {96, 64, 4, 2}, kBf16, "fp8_e4m3fn.block1x32.e8m0", kF32},
+    {"fp8_block1x128", {261, 77, 4, 2}, kF32, "fp8_e4m3fn.block1x128.f32", kF32},
+    {"fp8_channel", {391, 99, 4, 2}, kBf16, "fp8_e4m3fn.channel.f32", kF32},
+    {"fp8_channel_f16", {130, 67, 4, 2}, kF32, "fp8_e4m3fn.channel.f16", kF32},
+    {"fp8_tensor", {391, 99, 4, 2}, kBf16, "fp8_e4m3fn.tensor.f32", kF32},
+    {"fp8_token", {391, 99, 4, 2}, kBf16, "fp8_e4m3fn.channel.f32", kF32, act("silu"), 0, "token"},
+    {"fp8_group", {256, 261, 4, 2}, kBf16, kFp8Blocks, kBf16, act("silu"), 0, "group128"},
+    {"fp8_ue8m0", {160, 261, 4, 2}, kF32, kFp8Blocks, kF32, act("silu"), 0, "group128_ue8m0"},
+    {"fp8_mx_rows",
+     {96, 64, 4, 2},
+     kBf16,
+     "fp8_e4m3fn.block1x32.e8m0",
+     kF32,
+     act("silu"),
+     0,
+     "mxfp8"},
+    {"fp8_token_on_input",
+     {64, 96, 4, 2},
+     kBf16,
+     kFp8Blocks,
+     kBf16,
+     act("silu"),
+     kOnInput,
+     "token"},
+    {"fp8_static", {160, 70, 7, 3}, kBf16, kFp8Blocks, kF32, act("silu"), 0, "static"},
+    {"fp8_static_plain",
+     {65, 70, 4, 2},
+     kF32,
+     "fp8_e4m3fn.tensor.f32",
+     kF32,
+     act("relu"),
+     kPlain,
+     "static"},
+    {"fp8_static_on_input",
+     {65, 70, 4, 2},
+     kF32,
+     "fp8_e4m3fn.tensor.f32",
+     kF32,
+     act("silu"),
+     kOnInput,
+     "static"},
+    {"int8", {391, 99, 4, 2}, kBf16, "int8.channel.f32", kF32},
+    {"int8_tensor", {130, 261, 4, 2}, kF32, "int8.tensor.bf16", kF32},
+    {"int8_plain", {71, 165, 4, 2}, kBf16, "int8.channel.f16", kBf16, act("relu2"), kPlain},
+    {"int8_token", {391, 99, 4, 2}, kBf16, "int8.channel.f32", kF32, act("silu"), 0, "token"},
+    {"int8_static", {65, 70, 4, 2}, kF32, "int8.tensor.f32", kF32, act("silu"), 0, "static"},
+    {"decoded_rows", {71, 33, 4, 2}, kBf16, "fp8_e4m3fn.block20x128.f32", kF32},
+    {"decoded_columns",
+     {71, 130, 4, 2},
+     kF32,
+     "fp8_e4m3fn.block1x33.f32",
+     kF32,
+     act("silu"),
+     0,
+     "token"},
+    {"mxfp4_group", {256, 96, 4, 2}, kBf16, kMxfp4, kF32, act("silu"), 0, "group32"},
     {"many_slots", {34, 18, 40, 32}, kBf16, "bf16", kF32},
 };
 
@@ -97,6 +162,7 @@ TEST_P(SimdRows, AreTheOracles) {
     const std::vector<double> got = ours.numbers(batch);
     const std::vector<double> want = oracle.numbers(batch);
     const auto h = static_cast<size_t>(c.sizes.hidden);
+    int64_t flipped = 0;
     for (size_t t = 0; t < static_cast<size_t>(look.tokens); ++t) {
       double error = 0;
       double norm = 0;
@@ -105,15 +171,24 @@ TEST_P(SimdRows, AreTheOracles) {
         norm += want[i] * want[i];
       }
       // Sums of f32 as in docs/numerics.md; a middle and an output that are rounded, and the oracle's output.
-      EXPECT_LE(std::sqrt(error), (1e-5 + 3 * rounding(c)) * std::sqrt(norm)) << "row " << t;
+      const bool close = std::sqrt(error) <= (1e-5 + 3 * rounding(c)) * std::sqrt(norm);
+      // Where the middle is quantised, a number on the edge between two codes may fall to the other one, which is
+      // away by an eighth of its size.
+      if (!close && c.act_scheme != std::string("none")) {
+        ++flipped;
+        EXPECT_LE(std::sqrt(error), std::sqrt(norm) / 8) << "row " << t;
+        continue;
+      }
+      EXPECT_TRUE(close) << "row " << t << ": " << std::sqrt(error) << " of " << std::sqrt(norm);
     }
+    EXPECT_LE(flipped, 1 + look.tokens / 50);
   }
 }
 
 TEST_P(SimdRows, AreTheSameBitsOnAnyNumberOfThreads) {
   const Case& c = GetParam();
   std::vector<std::vector<unsigned char>> first;
-  for (const int32_t threads : {1, 2, 3, 7}) {
+  for (const int32_t threads : {1, 2, 3, 7, 40}) {
     const Layer layer("cpu.simd", c, threads);
     size_t index = 0;
     for (const Look& look : kLooks) {

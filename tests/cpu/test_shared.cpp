@@ -38,6 +38,10 @@ const SharedCase kCases[] = {
     {{"non_gated", {40, 65, 1, 1}, kBf16, "bf16", kF32, act("relu2"), kPlain}, true},
     {{"situ", {33, 40, 1, 1}, kBf16, "bf16", kF32, act("situ", 0.75, 1.5)}},
     {{"mxfp4", {96, 160, 1, 1}, kBf16, kMxfp4, kBf16}, true},
+    {{"fp8", {96, 160, 1, 1}, kBf16, kFp8Blocks, kBf16}, true},
+    {{"fp8_token", {96, 160, 1, 1}, kBf16, kFp8Blocks, kF32, act("silu"), 0, "token"}},
+    {{"int8_static", {65, 70, 1, 1}, kF32, "int8.tensor.f32", kF32, act("silu"), 0, "static"},
+     true},
 };
 void PrintTo(const SharedCase& c, std::ostream* out) { *out << c.mlp.name; }
 
@@ -259,9 +263,6 @@ TEST(SimdSharedRefusals, AreTheRoutedExperts) {
   const moert_activation_t unknown = act("mish");
   const std::function<void(Case&)> changes[] = {
       [](Case&) {},
-      [](Case& c) { c.scheme = "fp8_e4m3fn.block128x128.f32"; },
-      [](Case& c) { c.scheme = "int8.channel.f32"; },
-      [](Case& c) { c.scheme = kMxfp4, c.sizes.hidden = 33; },
       [](Case& c) { c.rows = MOERT_DTYPE_F64; },
       [](Case& c) { c.out = MOERT_DTYPE_I8; },
       [&](Case& c) { c.activation = unknown; },
@@ -281,9 +282,6 @@ TEST(SimdSharedRefusals, AreTheRoutedExperts) {
   problem = shared_problem_of(c);
   problem.flags |= 1u << 20;
   EXPECT_EQ(shared_reason("cpu.simd", problem), "problem flag bits 1048576 are not known");
-  problem = shared_problem_of(c);
-  problem.act_scheme = "token";
-  EXPECT_EQ(shared_reason("cpu.simd", problem), "rows that are quantised ('token'), only none");
 }
 
 }  // namespace

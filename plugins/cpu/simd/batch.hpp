@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "experts_rules.hpp"
@@ -15,13 +16,13 @@ inline constexpr int64_t kRowsOfTask = 192;
 // What the sizes of a forward follow from.
 struct BatchShape {
   int64_t tokens, top_k, experts, threads;
-  int64_t down_panels;
-  int64_t row_bytes;     // of a copy of a row, a multiple of 64: there is always room for them
-  bool row_of_slot;      // a copy for each slot, not for each token
-  int64_t middle_bytes;  // of a row of the middle
+  int64_t up_panels, down_panels;
+  int64_t row_bytes;      // of a copy of a row, a multiple of 64: there is always room for them
+  int64_t rows_of_token;  // copies: one, one for each slot, or two
+  int64_t middle_bytes;   // of a row of the middle
 };
 
-// Rows of one expert in one block of tokens, at most kRowsOfTask: slots [first, first + rows) of the order.
+// Rows of one expert in one block of tokens, at most kRowsOfTask, fewer where threads would be without: slots [first, first + rows) of the order.
 struct Group {
   int64_t first;
   int32_t rows;
@@ -31,8 +32,10 @@ struct Group {
 // What each worker has for itself.
 struct WorkerSpace {
   float* sums;           // [kRowsOfTask][64]
+  float* up_sums;        // [kRowsOfTask][64], of rows that differ from those of the gate
   float* terms;          // [slots of a block][64]
   const void** rows;     // [kRowsOfTask]
+  const float** scales;  // [kRowsOfTask], of rows of codes
   float** to;            // [kRowsOfTask]
   float* factors;        // [kRowsOfTask]
   const float** chosen;  // [k]
@@ -59,18 +62,39 @@ class Batch {
   const Group& group(int64_t index) const { return groups_[index]; }
   int64_t slot(int64_t place) const { return slots_[place]; }
 
+  // Panels of down are cut into so many slices of a block's groups, where there are too few panels for the threads.
+  int64_t slices() const { return slices_; }
+  // Groups [slice_group(b, s), slice_group(b, s + 1)) are those of slice s.
+  int64_t slice_group(int64_t block, int64_t slice) const;
+  // What the experts give for the block's slots in the panel's columns: of all slices together, or the worker's own
+  // where there is one.
+  float* terms(int64_t block, int64_t panel, const WorkerSpace& space) const;
+
+  // True for the last caller of all panels of gate and up of a group, or of all slices of a panel of down: what the
+  // others did before their calls is done.
+  bool last_up(int64_t group) const { return last_of(arrived_ + group, shape_.up_panels); }
+  bool last_slice(int64_t block, int64_t panel) const {
+    return last_of(sliced_ + block * shape_.down_panels + panel, slices_);
+  }
+
   unsigned char* row(int64_t index) const { return rows_ + index * shape_.row_bytes; }
   unsigned char* middle(int64_t place) const { return middle_ + place * shape_.middle_bytes; }
   WorkerSpace worker(int32_t index) const;
 
  private:
+  static bool last_of(int64_t* count, int64_t all) {
+    return std::atomic_ref(*count).fetch_add(1, std::memory_order_acq_rel) == all - 1;
+  }
   Batch(const BatchShape& shape, unsigned char* base, uint64_t* bytes);
   int64_t sort_block(const ExpertsRows& rows, int64_t block, int64_t group, int64_t* place);
 
   BatchShape shape_;
-  int64_t block_tokens_, blocks_;
+  int64_t block_tokens_, blocks_, slices_;
   int64_t* slots_;
   Group* groups_;
+  int64_t* arrived_;       // [groups]
+  int64_t* sliced_;        // [blocks][down_panels] where there are slices
+  float* terms_;           // [blocks][down_panels][slots of a block][64] where there are slices
   int64_t* block_groups_;  // [blocks + 1]
   int64_t* counts_;        // [experts]
   unsigned char* rows_;

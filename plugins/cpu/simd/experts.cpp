@@ -1,4 +1,4 @@
-// cpu.simd of moert.routed_experts/1: experts of bf16, f16, f32 and mxfp4 at the speed of the machine.
+// cpu.simd of moert.routed_experts/1: experts at the speed of the machine.
 // SPDX-License-Identifier: Apache-2.0
 #include "experts.hpp"
 
@@ -14,14 +14,6 @@ namespace {
 using namespace simd;
 
 std::string_view text(const char* word) { return word == nullptr ? "" : word; }
-
-std::optional<Storage> storage_of(std::string_view scheme) {
-  if (scheme == "bf16") return Storage::bf16;
-  if (scheme == "f16") return Storage::f16;
-  if (scheme == "f32") return Storage::f32;
-  if (scheme == "mxfp4.g32.e8m0") return Storage::mxfp4;
-  return std::nullopt;
-}
 
 }  // namespace
 
@@ -46,9 +38,36 @@ const Kernels& simd::kernels_of(Isa isa) {
 
 namespace {
 
+PackedWeights::RowsAre rows_of(const moert_moe_problem_t& p) {
+  const std::string_view rows = text(p.act_scheme);
+  if (rows.empty() || rows == "none") return PackedWeights::RowsAre::plain;
+  // By what is in a row alone. With `static` or `nvfp4` a row depends on the weight's own scale, with `mixed` on the
+  // part; whatever else there may be may do so too.
+  return rows == "fp8" || row_scheme_of(rows, Storage::fp8) ? PackedWeights::RowsAre::quantised
+                                                            : PackedWeights::RowsAre::by_weight;
+}
+
+// How rows become codes, if they do so here; the scheme is then cut to match them.
+std::optional<RowScheme> codes_of(const moert_moe_problem_t& p, WeightScheme* scheme) {
+  const std::optional<RowScheme> rows = row_scheme_of(text(p.act_scheme), scheme->format.storage);
+  const bool able = kernels_of(choose_isa().isa).code_rows != nullptr;
+  return able && rows && fit_rows(*rows, scheme) ? rows : std::nullopt;
+}
+
+WeightScheme stored_scheme(const moert_moe_problem_t& p) {
+  return scheme_of(text(p.weight_scheme),
+                   p.hidden_size % kGroup == 0 && p.intermediate_size % kGroup == 0);
+}
+
+WeightScheme weights_of(const moert_moe_problem_t& p) {
+  WeightScheme scheme = stored_scheme(p);
+  codes_of(p, &scheme);
+  return scheme;
+}
+
 bool packed_layout(const moert_moe_problem_t& p, Layout* layout) {
   int64_t total = 0;
-  return Layout::make(shape_of(p), *storage_of(text(p.weight_scheme)), layout) &&
+  return Layout::make(shape_of(p), weights_of(p).format, layout) &&
          product({layout->bytes, p.num_local_experts}, &total);
 }
 
@@ -57,21 +76,17 @@ bool workspace_fits(const moert_moe_problem_t& p) {
   int64_t rows = 0;
   int64_t bytes = 0;
   return product({p.max_tokens, p.top_k}, &rows) &&
-         product({rows, std::max(p.hidden_size, p.intermediate_size) + 1024, 16}, &bytes);
+         product({rows, std::max(p.hidden_size, p.intermediate_size) + 1024, 32}, &bytes);
 }
 
 std::string simd_refusal(const moert_moe_problem_t& p) {
   if (std::string reason = experts_refusal(p); !reason.empty()) return reason;
   for (uint32_t dtype : {p.activation_dtype, p.output_dtype})
     if (dtype == MOERT_DTYPE_F64) return "rows of type f64, only f32, bf16, f16";
-  if (!storage_of(text(p.weight_scheme)))
-    return "weights of scheme '" + std::string(text(p.weight_scheme)) + "', only " + kSimdSchemes;
-  if (*storage_of(text(p.weight_scheme)) == Storage::mxfp4 &&
-      (p.hidden_size % kGroup != 0 || p.intermediate_size % kGroup != 0))
-    return "mxfp4 with hidden_size " + std::to_string(p.hidden_size) + ", intermediate_size " +
-           std::to_string(p.intermediate_size) + ", only multiples of 32";
-  if (const std::string_view rows = text(p.act_scheme); !rows.empty() && rows != "none")
-    return "rows that are quantised ('" + std::string(rows) + "'), only none";
+  const bool by_weight = rows_of(p) == PackedWeights::RowsAre::by_weight;
+  if (by_weight && (p.flags & MOERT_PROBLEM_BUNDLES) != 0)
+    return "experts that move while rows are quantised by each one's own scales ('" +
+           std::string(text(p.act_scheme)) + "')";
   Layout layout;
   if (!packed_layout(p, &layout) || !workspace_fits(p)) return "the sizes do not fit 64 bits";
   return choose_isa().refusal;
@@ -81,12 +96,6 @@ moert_moe_problem_t accepted(const moert_moe_problem_t& problem) {
   if (const std::string reason = simd_refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;
-}
-
-Layout layout_of(const moert_moe_problem_t& problem) {
-  Layout layout;
-  packed_layout(problem, &layout);
-  return layout;
 }
 
 std::optional<Curve> curve_of(std::string_view name) {
@@ -104,10 +113,15 @@ Method method_of(const moert_moe_problem_t& p, const Activation& activation) {
   Method method;
   method.kernels = &kernels_of(choose_isa().isa);
   method.weight_on_input = (p.flags & MOERT_PROBLEM_WEIGHT_ON_INPUT) != 0;
+  method.rows_by_expert = rows_of(p) == PackedWeights::RowsAre::by_weight;
+  WeightScheme scheme = stored_scheme(p);
+  method.codes = codes_of(p, &scheme);
+  const auto storage = static_cast<size_t>(scheme.format.storage);
   // A row times its weight is no bf16 any more, so it is multiplied as f32.
-  const auto storage = static_cast<size_t>(*storage_of(text(p.weight_scheme)));
-  method.pairs = method.kernels->bf16_rows[storage] != nullptr &&
-                 p.activation_dtype == MOERT_DTYPE_BF16 && !method.weight_on_input;
+  method.pairs =
+      method.codes || (method.kernels->bf16_rows[storage] != nullptr &&
+                       rows_of(p) == PackedWeights::RowsAre::plain &&
+                       p.activation_dtype == MOERT_DTYPE_BF16 && !method.weight_on_input);
   method.bend = {curve.value_or(Curve::done), (p.flags & MOERT_PROBLEM_NON_GATED) == 0,
                  static_cast<float>(a.alpha), static_cast<float>(a.beta),
                  a.limit > 0 ? static_cast<float>(a.limit) : HUGE_VALF};
@@ -120,8 +134,12 @@ Method method_of(const moert_moe_problem_t& p, const Activation& activation) {
 Support SimdExperts::supports(const Host&, const moert_moe_problem_t& problem) {
   if (const std::string reason = simd_refusal(problem); !reason.empty()) return Support::no(reason);
   Support answer = Support::yes(MOERT_SUPPORT_DETERMINISTIC | MOERT_SUPPORT_CONCURRENT_LOAD);
-  answer.persistent_bytes = static_cast<uint64_t>(layout_of(problem).bytes) *
-                            static_cast<uint64_t>(problem.num_local_experts);
+  Layout layout;
+  packed_layout(problem, &layout);
+  answer.persistent_bytes =
+      static_cast<uint64_t>(layout.bytes) * static_cast<uint64_t>(problem.num_local_experts);
+  answer.reason = std::string(stored_scheme(problem).dtype == 0 ? "weights decoded to f32, " : "") +
+                  "instructions " + std::string(isa_name(choose_isa().isa));
   return answer;
 }
 
@@ -131,7 +149,8 @@ SimdExperts::SimdExperts(const Host& host, const moert_moe_problem_t& problem,
       limits_(accepted(problem)),
       activation_(intake(problem.activation)),
       method_(method_of(problem, activation_)),
-      weights_(host, layout_of(problem), problem.num_local_experts) {
+      weights_(host, shape_of(problem), weights_of(problem), rows_of(problem),
+               problem.num_local_experts) {
   options.allow({});
 }
 
@@ -148,16 +167,15 @@ void SimdExperts::finish() {
 
 BatchShape SimdExperts::batch_shape(int64_t tokens) const {
   const Layout& layout = weights_.layout();
-  const int64_t size = method_.pairs ? 2 : 4;
-  const int64_t row = (layout.shape.hidden * size + 63) / 64 * 64;
   return {tokens,
           limits_.top_k,
           limits_.experts,
           host_.num_threads(),
+          layout.up_panels,
           layout.down_panels,
-          row,
-          method_.weight_on_input,
-          layout.middle() * size};
+          method_.row_bytes(layout.shape.hidden),
+          method_.rows_of_token(limits_.top_k),
+          method_.row_bytes(layout.middle())};
 }
 
 uint64_t SimdExperts::workspace(int64_t tokens) {

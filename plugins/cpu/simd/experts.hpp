@@ -1,4 +1,4 @@
-// cpu.simd of moert.routed_experts/1: experts of bf16, f16, f32 and mxfp4 at the speed of the machine.
+// cpu.simd of moert.routed_experts/1: experts at the speed of the machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,6 @@
 
 namespace moert::cpu {
 
-// Whether the layer's choice may fall on it by itself. Until then it serves whoever names it.
-inline constexpr bool kSimdIsAutomatic = false;
-
-inline constexpr char kSimdSchemes[] = "bf16, f16, f32, mxfp4.g32.e8m0";
-
 // Numbers keep what they have: f32 rows stay f32, whatever the weights are, and weights are widened
 // where there is no instruction that multiplies them exactly. Sums are f32, each a chain in the order of the
 // columns that it reads; slots are added in their order. So a row's bits depend on the row, the weights and
@@ -21,10 +16,9 @@ inline constexpr char kSimdSchemes[] = "bf16, f16, f32, mxfp4.g32.e8m0";
 class SimdExperts final : public RoutedExperts {
  public:
   static constexpr moert_kv_t kCaps[] = {
-      {"device", "cpu"}, {"schemes", kSimdSchemes}, {"activations", kActivations}};
-  static constexpr FeatureInfo kFeature = {
-      "cpu.simd", kSimdIsAutomatic ? MOERT_RANK_GOOD : MOERT_RANK_REFERENCE,
-      kSimdIsAutomatic ? 0u : uint32_t{MOERT_FEATURE_PIN_ONLY}, kCaps, 3};
+      {"device", "cpu"}, {"schemes", "any"}, {"activations", kActivations}};
+  static constexpr FeatureInfo kFeature = {"cpu.simd", MOERT_RANK_REFERENCE,
+                                           MOERT_FEATURE_PIN_ONLY, kCaps, 3};
   static Support supports(const Host& host, const moert_moe_problem_t& problem);
   SimdExperts(const Host& host, const moert_moe_problem_t& problem, const Options& options);
 

@@ -30,6 +30,7 @@ constexpr bool has(uint64_t value, uint64_t all) { return (value & all) == all; 
 constexpr uint32_t kLeaf1 = bit(12) | bit(27) | bit(28) | bit(29);
 constexpr uint32_t kAvx2 = bit(5);                                   // leaf 7, ebx
 constexpr uint32_t kAvx512 = bit(16) | bit(17) | bit(30) | bit(31);  // F, DQ, BW, VL
+constexpr uint32_t kVbmi = bit(1);                                   // leaf 7, ecx
 constexpr uint32_t kBf16 = bit(5);                                   // leaf 7.1, eax
 constexpr uint32_t kAmx = bit(22) | bit(24);     // leaf 7, edx: AMX-BF16, AMX-TILE
 constexpr uint64_t kYmmState = bit(1) | bit(2);  // XCR0: SSE, AVX
@@ -51,6 +52,7 @@ CpuFacts cpu_facts() {
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0) facts.leaf1_ecx = ecx;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0) {
     facts.leaf7_ebx = ebx;
+    facts.leaf7_ecx = ecx;
     facts.leaf7_edx = edx;
     if (eax >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0) facts.leaf7s1_eax = eax;
   }
@@ -71,7 +73,7 @@ Isa isa_of(const CpuFacts& facts) {
       !has(facts.saved_state, kYmmState))
     return Isa::portable;
   if (!has(facts.leaf7_ebx, kAvx512) || !has(facts.saved_state, kZmmState)) return Isa::avx2;
-  if (!has(facts.leaf7s1_eax, kBf16)) return Isa::avx512;
+  if (!has(facts.leaf7s1_eax, kBf16) || !has(facts.leaf7_ecx, kVbmi)) return Isa::avx512;
   return has(facts.leaf7_edx, kAmx) && has(facts.saved_state, kTileState) ? Isa::amx_bf16
                                                                           : Isa::avx512_bf16;
 }

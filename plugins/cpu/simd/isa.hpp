@@ -23,7 +23,8 @@ struct CpuFacts {
   uint32_t leaf7_ebx = 0;    // leaf 7, subleaf 0
   uint32_t leaf7s1_eax = 0;  // leaf 7, subleaf 1
   uint64_t saved_state = 0;  // XCR0
-  uint32_t leaf7_edx = 0;    // leaf 7, subleaf 0
+  uint32_t leaf7_ecx = 0;    // leaf 7, subleaf 0
+  uint32_t leaf7_edx = 0;
 };
 CpuFacts cpu_facts();
 // The highest level that these facts allow. An instruction set whose registers the operating system does not

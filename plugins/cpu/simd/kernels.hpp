@@ -14,32 +14,67 @@ namespace moert::cpu::simd {
 //   f32    [depth][64]
 //   mxfp4  [depth/32] groups: [4][64][2] words, then [64] e8m0 scales. Nibble j of word [q][c][i] is the e2m1 code of
 //          column c at depth 8 q + 2 j + i of the group, so that a shift and a table give pairs of neighbours
+//   bytes  fp8 (e4m3fn) and int8: groups of `group` numbers of the depth, the last one of what is left:
+//          [numbers/2][2][4][2][4][2] codes, then the group's scales. Byte [d][h][q][v][c][i] is column 32 h + 16 v + 4 q + c at depth
+//          2 d + i of the group: the order in which two tables and an interleaving give pairs of neighbours. An odd
+//          number ends in a zero
 inline constexpr int64_t kPanel = 64;
-enum class Storage { bf16, f16, f32, mxfp4 };
-inline constexpr int kStorages = 4;
+enum class Storage { bf16, f16, f32, mxfp4, fp8, int8 };
+inline constexpr int kStorages = 6;
+constexpr bool is_bytes(Storage storage) {
+  return storage == Storage::fp8 || storage == Storage::int8;
+}
+
+// What multiplies the sum of a group of bytes: f32 for columns 0 to 31 and one for the others; an f32 or an e8m0 for
+// each column. In whole lines of 64 bytes.
+enum class Scales { none, halves, columns, powers };
+constexpr int64_t scales_bytes(Scales scales) {
+  return scales == Scales::none ? 0 : scales == Scales::columns ? kPanel * 4 : 64;
+}
+
+// How a panel is stored.
+struct PanelFormat {
+  Storage storage = Storage::f32;
+  int64_t group = 0;  // of bytes: an even number up to kCodeChunk, or 0 for the whole depth
+  Scales scales = Scales::none;
+};
+// Numbers of the depth of bytes that are widened at once when many rows pass.
+inline constexpr int64_t kCodeChunk = 128;
 
 inline constexpr int64_t kGroup = 32;
 inline constexpr int64_t kGroupCodes = kGroup * kPanel / 2;
 inline constexpr int64_t kGroupBytes = kGroupCodes + kPanel;
 
+// Of a group of bytes, without its scales.
+constexpr int64_t code_bytes(int64_t numbers) { return (numbers + 1) / 2 * 2 * kPanel; }
+
 // Bytes of a panel that is `depth` deep.
-constexpr int64_t panel_bytes(Storage storage, int64_t depth) {
-  switch (storage) {
+constexpr int64_t panel_bytes(const PanelFormat& format, int64_t depth) {
+  switch (format.storage) {
     case Storage::bf16: return (depth + 1) / 2 * 2 * kPanel * 2;
     case Storage::f16: return depth * kPanel * 2;
     case Storage::f32: return depth * kPanel * 4;
-    case Storage::mxfp4: break;
+    case Storage::mxfp4: return (depth + kGroup - 1) / kGroup * kGroupBytes;
+    case Storage::fp8:
+    case Storage::int8: break;
   }
-  return (depth + kGroup - 1) / kGroup * kGroupBytes;
+  const int64_t group = format.group == 0 ? depth : format.group;
+  return code_bytes(depth) + (depth + group - 1) / group * scales_bytes(format.scales);
+}
+
+constexpr int64_t panel_bytes(Storage storage, int64_t depth) {
+  return panel_bytes(PanelFormat{storage, 0, Scales::none}, depth);
 }
 
 // out[r][c] (+)= sum over d in [first, first + depth) of rows[r][d] * panel[d][c], r < count, c < 64.
 //
 // Every element is one chain of f32 operations with d rising, whatever `count` is, so a row's bits do not
-// depend on the rows beside it; and cutting the depth into several calls changes nothing. `first` is a multiple of 32. With
-// mxfp4 the chain is that of a group, whose sum is multiplied by its scale and added to a chain of groups; `first`
-// and `depth` are whole groups.
+// depend on the rows beside it; and cutting the depth into several calls changes nothing. `first` is a multiple of
+// 32. With mxfp4 and bytes the chain is that of a group, whose sum is multiplied by its scale and added to a chain of groups;
+// `first` and `depth` are whole groups, or reach the panel's end.
 // Nothing behind rows[r][first + depth - 1] is read.
+//
+// Rows of codes come with their scales: those of a group of the panel multiply its sum, too.
 struct Product {
   const void* const* rows;
   int64_t count;
@@ -47,6 +82,10 @@ struct Product {
   int64_t first, depth;
   float* out;
   bool add;
+  PanelFormat format;
+  // [count][...], or null: rows are what they are. Group g of the panel has the scale of number g / row_scale_step.
+  const float* const* row_scales = nullptr;
+  int64_t row_scale_step = 1;
 };
 
 // Numbers of the activation as the kernels know it. `done`: the sums hold its values already.
@@ -67,6 +106,25 @@ struct Middle {
   bool bf16;       // else f32
   void* out;       // [count][stride]
   int64_t stride;  // in elements
+};
+
+// A row as codes of e4m3fn or as integers, which are kept as bf16, and scales: code = row / scale, to nearest even and
+// saturating.
+// What is not finite stays what it is, and has no part in a scale. Formulas: docs/numerics.md, "Activations".
+enum class ScaleRule {
+  token,   // amax / 448, at least 1 / (512 * 448)
+  group,   // max(amax, 1e-4) / 448
+  powers,  // the same, rounded up to a power of two
+  mx,      // 2^(floor(log2 amax) - 8), at least 2^-127; 1 for zeros
+  integer  // amax / 127, of integers
+};
+struct RowCoding {
+  const float* row;
+  int64_t depth;
+  int64_t group;  // numbers that share a scale; the last ones may be fewer
+  ScaleRule rule;
+  void* codes;    // [depth] bf16; may be the row itself
+  float* scales;  // one for each group
 };
 
 // to[r][c] = factors[r] * (sums[r][c] + bias[c])
@@ -94,6 +152,7 @@ struct Kernels {
   void (*middle)(const Middle&);
   void (*weigh)(const Weigh&);
   void (*combine)(const Combine&);
+  void (*code_rows)(const RowCoding&);  // null where bf16_rows[fp8] and [int8] are
   void (*gate)(const GateProduct&);
 };
 

@@ -6,10 +6,10 @@
 
 namespace moert::cpu::simd {
 
-bool Layout::make(const MlpShape& shape, Storage storage, Layout* out) {
+bool Layout::make(const MlpShape& shape, const PanelFormat& format, Layout* out) {
   Layout all;
   all.shape = shape;
-  all.storage = storage;
+  all.format = format;
   all.width = shape.gated ? kPanel / 2 : kPanel;
   int64_t ignored = 0;
   // Twice the largest panels at four bytes a number: more than all that follows.

@@ -16,7 +16,7 @@ namespace moert::cpu::simd {
 // H are zeros.
 struct Layout {
   MlpShape shape;
-  Storage storage = Storage::f32;
+  PanelFormat format;
   int64_t width = 0;  // numbers of the middle that a panel of the first projection gives
   int64_t up_panels = 0;
   int64_t down_panels = 0;
@@ -25,11 +25,11 @@ struct Layout {
   int64_t bytes = 0;  // of an expert; a multiple of 64
 
   // False if the sizes do not fit 62 bits.
-  static bool make(const MlpShape& shape, Storage storage, Layout* out);
+  static bool make(const MlpShape& shape, const PanelFormat& format, Layout* out);
 
-  int64_t up_panel(int64_t panel) const { return panel * panel_bytes(storage, shape.hidden); }
+  int64_t up_panel(int64_t panel) const { return panel * panel_bytes(format, shape.hidden); }
   int64_t down_panel(int64_t panel) const {
-    return down_first + panel * panel_bytes(storage, shape.intermediate);
+    return down_first + panel * panel_bytes(format, shape.intermediate);
   }
   int64_t up_bias(int64_t panel) const { return bias_first + panel * kPanel * 4; }
   int64_t down_bias(int64_t panel) const { return up_bias(up_panels + panel); }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "turn.hpp"
+
 namespace moert::cpu::simd {
 namespace {
 
@@ -12,13 +14,6 @@ namespace {
 // column, each in whole lines of the cache.
 constexpr int64_t kColumns = 16;
 constexpr int64_t kUnits = 16;
-
-template <class T>
-T load(const unsigned char* from) {
-  T value;
-  std::memcpy(&value, from, sizeof value);
-  return value;
-}
 
 template <Storage S>
 struct Unit {
@@ -47,13 +42,13 @@ void read_row(const Matrix& from, int64_t row, int64_t unit, int64_t count, T* t
   if (from.contiguous_rows()) {
     std::memcpy(to, at, static_cast<size_t>(whole) * sizeof(T));
   } else if constexpr (kDepth == 1) {
-    for (int64_t u = 0; u < whole; ++u) to[u] = load<T>(at + u * stride);
+    for (int64_t u = 0; u < whole; ++u) to[u] = load_as<T>(at + u * stride);
   } else {
     for (int64_t u = 0; u < whole; ++u)
-      to[u] = load<uint16_t>(at + 2 * u * stride) |
-              static_cast<uint32_t>(load<uint16_t>(at + (2 * u + 1) * stride)) << 16;
+      to[u] = load_as<uint16_t>(at + 2 * u * stride) |
+              static_cast<uint32_t>(load_as<uint16_t>(at + (2 * u + 1) * stride)) << 16;
   }
-  if (whole < count) to[whole] = load<uint16_t>(at + whole * kDepth * stride);
+  if (whole < count) to[whole] = load_as<uint16_t>(at + whole * kDepth * stride);
 }
 
 // The units of a block, row by row; what lies beyond the last row is zero.
@@ -68,34 +63,20 @@ void read_units(const Packing& p, int64_t column, int64_t unit, int64_t count,
   }
 }
 
-// Vectors that every processor of the architecture has: no level's instructions.
-using Four = uint32_t __attribute__((vector_size(16)));
+// As Four: no level's instructions.
 using Eight = uint16_t __attribute__((vector_size(16)));
 
 // Through the cache: the kernel has just filled these pages with zeros, so their lines are there.
 void store(unsigned char* to, Four value) { std::memcpy(to, &value, sizeof value); }
 
-// Four units of four rows, turned; `row` and `line` are bytes from one to the next.
-void turn_four(const unsigned char* from, int64_t row, unsigned char* to, int64_t line) {
-  const auto r0 = load<Four>(from);
-  const auto r1 = load<Four>(from + row);
-  const auto r2 = load<Four>(from + 2 * row);
-  const auto r3 = load<Four>(from + 3 * row);
-  const Four low01 = __builtin_shufflevector(r0, r1, 0, 4, 1, 5);
-  const Four low23 = __builtin_shufflevector(r2, r3, 0, 4, 1, 5);
-  const Four high01 = __builtin_shufflevector(r0, r1, 2, 6, 3, 7);
-  const Four high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
-  store(to, __builtin_shufflevector(low01, low23, 0, 1, 4, 5));
-  store(to + line, __builtin_shufflevector(low01, low23, 2, 3, 6, 7));
-  store(to + 2 * line, __builtin_shufflevector(high01, high23, 0, 1, 4, 5));
-  store(to + 3 * line, __builtin_shufflevector(high01, high23, 2, 3, 6, 7));
-}
-
 // A whole block whose rows are contiguous.
 void turn(const unsigned char* from, int64_t row, unsigned char* to, int64_t line) {
   for (int64_t u = 0; u < kUnits; u += 4)
-    for (int64_t c = 0; c < kColumns; c += 4)
-      turn_four(from + c * row + u * 4, row, to + u * line + c * 4, line);
+    for (int64_t c = 0; c < kColumns; c += 4) {
+      Four lines[4];
+      turn_four(from + c * row + u * 4, row, lines);
+      for (int64_t i = 0; i < 4; ++i) store(to + (u + i) * line + c * 4, lines[i]);
+    }
 }
 
 // A whole block whose columns are contiguous, as in a file that holds the matrix turned: each unit's numbers
@@ -104,11 +85,11 @@ template <Storage S>
 void lay(const unsigned char* from, int64_t col, unsigned char* to, int64_t line) {
   for (int64_t u = 0; u < kUnits; ++u, from += Unit<S>::kDepth * col, to += line) {
     if constexpr (Unit<S>::kDepth == 1) {
-      for (int64_t c = 0; c < kColumns; c += 4) store(to + c * 4, load<Four>(from + c * 4));
+      for (int64_t c = 0; c < kColumns; c += 4) store(to + c * 4, load_as<Four>(from + c * 4));
     } else {
       for (int64_t c = 0; c < kColumns; c += 8) {
-        const auto even = load<Eight>(from + c * 2);
-        const auto odd = load<Eight>(from + col + c * 2);
+        const auto even = load_as<Eight>(from + c * 2);
+        const auto odd = load_as<Eight>(from + col + c * 2);
         const Eight low = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 2, 10, 3, 11);
         const Eight high = __builtin_shufflevector(even, odd, 4, 12, 5, 13, 6, 14, 7, 15);
         store(to + c * 4, reinterpret_cast<Four>(low));
@@ -170,7 +151,9 @@ void pack(const Packing& packing) {
     case Storage::bf16: return pack_all<Storage::bf16>(packing);
     case Storage::f16: return pack_all<Storage::f16>(packing);
     case Storage::f32: return pack_all<Storage::f32>(packing);
-    case Storage::mxfp4: return;  // is no matrix of numbers: pack_mxfp4
+    case Storage::mxfp4:
+    case Storage::fp8:
+    case Storage::int8: return;  // no matrices of numbers: pack_mxfp4, pack_bytes
   }
 }
 

@@ -16,9 +16,8 @@ class SimdRouter final : public RuleRouter {
  public:
   static constexpr moert_kv_t kCaps[] = {
       {"device", "cpu"}, {"methods", kMethods}, {"scorings", kScorings}};
-  static constexpr FeatureInfo kFeature = {
-      "cpu.simd", kSimdIsAutomatic ? MOERT_RANK_GOOD : MOERT_RANK_REFERENCE,
-      kSimdIsAutomatic ? 0u : uint32_t{MOERT_FEATURE_PIN_ONLY}, kCaps, 3};
+  static constexpr FeatureInfo kFeature = {"cpu.simd", MOERT_RANK_REFERENCE,
+                                           MOERT_FEATURE_PIN_ONLY, kCaps, 3};
   static Support supports(const Host& host, const moert_routing_t& routing);
   SimdRouter(const Host& host, const moert_routing_t& routing, const Options& options);
 

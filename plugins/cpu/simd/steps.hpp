@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "tile_bytes.hpp"
 #include "tile_gate.hpp"
 #include "tile_mxfp4.hpp"
 
@@ -162,16 +163,21 @@ void combine(const Combine& m) {
   }
 }
 
-// A level's kernels; those for bf16 rows, if it has any, by Storage::bf16 and ::mxfp4.
+// A level's kernels; those for bf16 rows, if it has any, by Storage::bf16, ::mxfp4, ::fp8 and ::int8.
 template <class V>
 constexpr Kernels kernels_of(void (*pairs)(const Product&) = nullptr,
-                             void (*code_pairs)(const Product&) = nullptr) {
-  return {{pairs, nullptr, nullptr, code_pairs},
+                             void (*mxfp4_pairs)(const Product&) = nullptr,
+                             void (*fp8_pairs)(const Product&) = nullptr,
+                             void (*int8_pairs)(const Product&) = nullptr,
+                             void (*code_rows)(const RowCoding&) = nullptr) {
+  return {{pairs, nullptr, nullptr, mxfp4_pairs, fp8_pairs, int8_pairs},
           {&multiply_f32<V, Storage::bf16>, &multiply_f32<V, Storage::f16>,
-           &multiply_f32<V, Storage::f32>, &multiply_mxfp4<V>},
+           &multiply_f32<V, Storage::f32>, &multiply_mxfp4<V>, &multiply_bytes<V, Storage::fp8>,
+           &multiply_bytes<V, Storage::int8>},
           &middle<V>,
           &weigh<V>,
           &combine<V>,
+          code_rows,
           &multiply_gate<typename V::Doubles>};
 }
 

@@ -1,8 +1,9 @@
-// The multiplication of bf16 rows with a panel of mxfp4: codes become bf16 in registers, pairs are multiplied.
+// The multiplication of bf16 rows with a panel of mxfp4: codes become bf16, pairs are multiplied.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "tile_bf16.hpp"
+#include "tile_bf16_bytes.hpp"
 
 namespace moert::cpu::simd {
 namespace {
@@ -78,7 +79,32 @@ struct CodePairsTile {
   }
 };
 
-void multiply_code_pairs(const Product& p) { for_each_tile<CodePairsTile>(p); }
+inline void widen_codes(const unsigned char* codes, __m512i table, unsigned char* pairs) {
+  for (int q = 0; q < 4; ++q, codes += kGroupCodes / 4)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j, pairs += 256)
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        const __m512i words = _mm512_loadu_si512(codes + 64 * c);
+        _mm512_store_si512(pairs + 64 * c,
+                           _mm512_permutexvar_epi16(
+                               _mm512_srli_epi16(words, static_cast<unsigned>(4 * j)), table));
+      }
+}
+
+void multiply_code_pairs(const Product& p) {
+  if (p.count <= kFewRowsOfCodes) return for_each_tile<CodePairsTile>(p);
+  alignas(64) unsigned char pairs[kGroup * kPanel * 2];
+  const __m512i table = _mm512_load_si512(kCodes);
+  Product scaled = p;
+  scaled.format.scales = Scales::powers;
+  for (int64_t d = p.first; d < p.first + p.depth; d += kGroup) {
+    const unsigned char* codes = p.panel + d / kGroup * kGroupBytes;
+    const CodeGroup group{d, kGroup, codes, codes + kGroupCodes, p.add || d > p.first, d / kGroup};
+    widen_codes(codes, table, pairs);
+    wide_rows(scaled, {&group, 0, kGroup, pairs});
+  }
+}
 
 }  // namespace
 }  // namespace moert::cpu::simd

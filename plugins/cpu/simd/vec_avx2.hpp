@@ -62,6 +62,45 @@ struct Vec {
     *first = {codes_of(low, 4 * j), codes_of(high, 4 * j)};
     *second = {codes_of(low, 4 * j + 16), codes_of(high, 4 * j + 16)};
   }
+  static __m256 from_fp8(__m256i magnitude, __m256i sign) {
+    const __m256i digit = _mm256_set1_epi32(121 << 23);
+    const __m256 large =
+        _mm256_castsi256_ps(_mm256_add_epi32(magnitude, _mm256_set1_epi32(120 << 23)));
+    const __m256 small = _mm256_sub_ps(_mm256_castsi256_ps(_mm256_add_epi32(magnitude, digit)),
+                                       _mm256_castsi256_ps(digit));
+    const __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(1 << 23), magnitude);
+    const __m256i nan = _mm256_cmpeq_epi32(magnitude, _mm256_set1_epi32(127 << 20));
+    const __m256 number = _mm256_blendv_ps(large, small, _mm256_castsi256_ps(is_small));
+    return _mm256_or_ps(number, _mm256_castsi256_ps(_mm256_or_si256(sign, nan)));
+  }
+  static __m256i byte_pairs(const unsigned char* p) {
+    uint64_t fours[2];
+    __builtin_memcpy(&fours[0], p, 8);
+    __builtin_memcpy(&fours[1], p + 16, 8);
+    return _mm256_cvtepu16_epi32(
+        _mm_set_epi64x(static_cast<int64_t>(fours[1]), static_cast<int64_t>(fours[0])));
+  }
+  static __m256 fp8_of(__m256i pairs, int up) {  // the byte that `up` bits bring to the top
+    const __m256i sign = _mm256_set1_epi32(static_cast<int>(0x80000000u));
+    return from_fp8(
+        _mm256_and_si256(_mm256_slli_epi32(pairs, up - 4), _mm256_set1_epi32(127 << 20)),
+        _mm256_and_si256(_mm256_slli_epi32(pairs, up), sign));
+  }
+  static void load_fp8(const unsigned char* p, Vec* first, Vec* second) {
+    const __m256i low = byte_pairs(p);
+    const __m256i high = byte_pairs(p + 32);
+    *first = {fp8_of(low, 24), fp8_of(high, 24)};
+    *second = {fp8_of(low, 16), fp8_of(high, 16)};
+  }
+  static __m256 int8_of(__m256i pairs, int up) {
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(pairs, up), 24));
+  }
+  static void load_int8(const unsigned char* p, Vec* first, Vec* second) {
+    const __m256i low = byte_pairs(p);
+    const __m256i high = byte_pairs(p + 32);
+    *first = {int8_of(low, 24), int8_of(high, 24)};
+    *second = {int8_of(low, 16), int8_of(high, 16)};
+  }
   static __m256 scales_of(__m128i codes) {
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_slli_epi32(_mm256_cvtepu8_epi32(codes), 23),
                                                 _mm256_set1_epi32(0x00400000)));

@@ -48,6 +48,40 @@ struct Vec {
     first->v = _mm512_permutexvar_ps(_mm512_srli_epi32(words, shift), table);
     second->v = _mm512_permutexvar_ps(_mm512_srli_epi32(words, shift + 16), table);
   }
+  static Vec from_fp8(__m512i magnitude, __m512i sign) {
+    // In its place a code is a number 2^120 too small; where its exponent is 0, one that has a digit too many.
+    const __m512i least = _mm512_set1_epi32(1 << 23);
+    const __mmask16 small = _mm512_cmplt_epi32_mask(magnitude, least);
+    const __mmask16 nan = _mm512_cmpeq_epi32_mask(magnitude, _mm512_set1_epi32(127 << 20));
+    const __m512i digit = _mm512_set1_epi32(121 << 23);
+    const __m512i put = _mm512_add_epi32(
+        magnitude, _mm512_mask_mov_epi32(_mm512_set1_epi32(120 << 23), small, digit));
+    const __m512 number = _mm512_mask_sub_ps(_mm512_castsi512_ps(put), small,
+                                             _mm512_castsi512_ps(put), _mm512_castsi512_ps(digit));
+    const __m512i bits = _mm512_or_si512(_mm512_castps_si512(number), sign);
+    return {_mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000)))};
+  }
+  // Pairs of e4m3fn of sixteen columns, four in each sixteen bytes from `p` on: their first and their second
+  // numbers. Reads eight bytes behind the last one, where a panel has more of them or its scales.
+  static void load_fp8(const unsigned char* p, Vec* first, Vec* second) {
+    const __m512i fours =
+        _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 0, 0, 0, 0), _mm512_loadu_si512(p));
+    const __m512i pairs = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(fours));
+    const __m512i magnitude = _mm512_set1_epi32(127 << 20);
+    const __m512i sign = _mm512_set1_epi32(static_cast<int>(0x80000000u));
+    *first = from_fp8(_mm512_and_si512(_mm512_slli_epi32(pairs, 20), magnitude),
+                      _mm512_and_si512(_mm512_slli_epi32(pairs, 24), sign));
+    *second = from_fp8(_mm512_and_si512(_mm512_slli_epi32(pairs, 12), magnitude),
+                       _mm512_and_si512(_mm512_slli_epi32(pairs, 16), sign));
+  }
+  // The same of int8.
+  static void load_int8(const unsigned char* p, Vec* first, Vec* second) {
+    const __m512i fours =
+        _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 2, 4, 6, 0, 0, 0, 0), _mm512_loadu_si512(p));
+    const __m512i pairs = _mm512_cvtepi16_epi32(_mm512_castsi512_si256(fours));
+    first->v = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(pairs, 24), 24));
+    second->v = _mm512_cvtepi32_ps(_mm512_srai_epi32(pairs, 8));
+  }
   // Sixteen scales of e8m0. There is no NaN among them.
   static Vec load_scales(const unsigned char* p) {
     const __m512i codes =

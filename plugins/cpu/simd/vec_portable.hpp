@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "codes_fp8.hpp"
 #include "wide_portable.hpp"
 
 namespace moert::cpu::simd {
@@ -74,6 +75,23 @@ struct Vec {
     for (int i = 0; i < 16; ++i) {
       first->v[i] = from_e2m1(static_cast<uint32_t>(at<uint16_t>(p, 2 * i)) >> 4 * j);
       second->v[i] = from_e2m1(static_cast<uint32_t>(at<uint16_t>(p, 2 * i + 1)) >> 4 * j);
+    }
+  }
+  static float from_fp8(uint32_t code) {
+    return of_bits((fp8_as_bf16(code & 127) | (code & 128) << 8) << 16);
+  }
+  static void load_fp8(const unsigned char* p, Vec* first, Vec* second) {
+    for (int i = 0; i < 16; ++i) {
+      const unsigned char* pair = p + i / 4 * 16 + i % 4 * 2;
+      first->v[i] = from_fp8(pair[0]);
+      second->v[i] = from_fp8(pair[1]);
+    }
+  }
+  static void load_int8(const unsigned char* p, Vec* first, Vec* second) {
+    for (int i = 0; i < 16; ++i) {
+      const unsigned char* pair = p + i / 4 * 16 + i % 4 * 2;
+      first->v[i] = static_cast<float>(static_cast<int8_t>(pair[0]));
+      second->v[i] = static_cast<float>(static_cast<int8_t>(pair[1]));
     }
   }
   static Vec load_scales(const unsigned char* p) {

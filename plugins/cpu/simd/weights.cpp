@@ -4,10 +4,12 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstring>
 #include <moert/sdk/weight.hpp>
 
 #include "pack.hpp"
+#include "pack_bytes.hpp"
 #include "pack_mxfp4.hpp"
 
 namespace moert::cpu::simd {
@@ -15,11 +17,11 @@ namespace {
 
 constexpr uint64_t kLargePage = uint64_t{2} << 20;
 
-uint32_t dtype_of(Storage storage) {
-  return storage == Storage::bf16  ? MOERT_DTYPE_BF16
-         : storage == Storage::f16 ? MOERT_DTYPE_F16
-         : storage == Storage::f32 ? MOERT_DTYPE_F32
-                                   : MOERT_DTYPE_F4_E2M1;
+Layout layout_of(const MlpShape& shape, const WeightScheme& scheme) {
+  Layout layout;
+  if (!Layout::make(shape, scheme.format, &layout))
+    throw PluginError(MOERT_INVALID_ARGUMENT, "the weights' sizes do not fit 64 bits");
+  return layout;
 }
 
 // Weights are read once per forward, all of them: with pages of 2 MiB the processor need not look up half a
@@ -36,15 +38,33 @@ Host::Array<unsigned char> reserve(const Host& host, uint64_t bytes) {
   return Host::Array<unsigned char>(p, Host::Free{table});
 }
 
+void expect_rows_quantised(const moert_piece_t& piece, const std::string& what, bool expected) {
+  const moert_quant_view_t* view = piece.tensor != nullptr ? piece.tensor->quant : nullptr;
+  if ((view != nullptr && (view->flags & MOERT_QUANT_ROWS) != 0) != expected)
+    throw PluginError(MOERT_INVALID_ARGUMENT,
+                      what + (expected ? " asks for no rows to be quantised, unlike its layer"
+                                       : " asks for rows to be quantised, unlike its layer"));
+}
+
+// A few rows at a time: no second copy of the weight.
+void pack_decoded(const WeightDecoder& decoder, int64_t rows, int64_t cols, int64_t first,
+                  int64_t width, unsigned char* panels) {
+  std::vector<float> numbers(static_cast<size_t>(width * cols));
+  for (int64_t row = 0; row < rows; row += width) {
+    const int64_t count = std::min(width, rows - row);
+    decoder.decode(row, count, numbers.data());
+    const TensorView view(static_cast<const void*>(numbers.data()), MOERT_DTYPE_F32, {count, cols});
+    pack({matrix(view, "decoded rows", {MOERT_DTYPE_F32}, count, cols), Storage::f32, first, width,
+          panels + row / width * panel_bytes(Storage::f32, cols)});
+  }
+}
+
 // Throws unless the piece is a matrix of that dtype and shape and of its scheme, by its own quant method's word too.
 void expect_weight(const moert_piece_t& piece, const std::string& what, uint32_t dtype,
                    int64_t rows, int64_t cols) {
   if (piece.quant == nullptr)
     throw PluginError(MOERT_INVALID_ARGUMENT, what + " comes without a quant method to read it");
   const moert_quant_method_t quant = intake(piece.quant);
-  const moert_quant_view_t* view = piece.tensor->quant;
-  if (view != nullptr && (view->flags & MOERT_QUANT_ROWS) != 0)
-    throw PluginError(MOERT_UNIMPLEMENTED, what + " asks for rows to be quantised");
   if (quant.check == nullptr)
     throw PluginError(MOERT_UNIMPLEMENTED, what + ": its quant method cannot check");
   moert_error_t error{};
@@ -60,16 +80,31 @@ void expect_weight(const moert_piece_t& piece, const std::string& what, uint32_t
 
 }  // namespace
 
-PackedWeights::PackedWeights(const Host& host, const Layout& layout, int64_t experts)
-    : layout_(layout),
+PackedWeights::PackedWeights(const Host& host, const MlpShape& shape, const WeightScheme& scheme,
+                             RowsAre rows, int64_t experts)
+    : scheme_(scheme),
+      layout_(layout_of(shape, scheme)),
       experts_(experts),
-      data_(reserve(host, static_cast<uint64_t>(layout.bytes) * static_cast<uint64_t>(experts))),
-      pieces_(layout.shape, experts) {
+      data_(reserve(host, static_cast<uint64_t>(layout_.bytes) * static_cast<uint64_t>(experts))),
+      pieces_(shape, experts),
+      rows_are_(rows),
+      row_quants_(static_cast<size_t>(experts) * kParts) {
   // Columns of biases beyond I and H are added to sums that nobody reads, but they are read.
-  if (layout.shape.biased)
+  if (shape.biased)
     for (int64_t e = 0; e < experts; ++e)
-      std::memset(of(e) + layout.bias_first, 0,
-                  static_cast<size_t>(layout.bytes - layout.bias_first));
+      std::memset(of(e) + layout_.bias_first, 0,
+                  static_cast<size_t>(layout_.bytes - layout_.bias_first));
+}
+
+void PackedWeights::expect_complete() const {
+  pieces_.expect_complete();
+  for (size_t i = 0; rows_are_ == RowsAre::quantised && i < row_quants_.size(); ++i) {
+    const bool absent = i % kParts == MOERT_PART_GATE && !layout_.shape.gated;
+    if (!absent && (!row_quants_[i].like(row_quants_[MOERT_PART_DOWN]) ||
+                    row_quants_[i].input_scale().has_value()))
+      throw PluginError(MOERT_UNIMPLEMENTED,
+                        "rows are quantised by several methods or scales, unlike the layer says");
+  }
 }
 
 void PackedWeights::load(const moert_piece_t& piece) {
@@ -101,17 +136,33 @@ void PackedWeights::load_weight(const moert_piece_t& piece, const std::string& w
   const MlpShape& shape = layout_.shape;
   const bool down = piece.part == MOERT_PART_DOWN;
   const bool second = piece.part == MOERT_PART_UP && shape.gated;
-  const int64_t rows = down ? shape.hidden : shape.intermediate;
-  const int64_t cols = down ? shape.intermediate : shape.hidden;
   const int64_t width = down ? kPanel : layout_.width;
-  const int64_t first = second ? width : 0;
-  const uint32_t dtype = dtype_of(layout_.storage);
-  unsigned char* panels = of(piece.expert) + (down ? layout_.down_panel(0) : layout_.up_panel(0));
-  expect_weight(piece, what, dtype, rows, cols);
-  if (layout_.storage == Storage::mxfp4)
-    return pack_mxfp4({piece.tensor, first, width, panels}, what);
-  pack({matrix(piece.tensor, what.c_str(), {dtype}, rows, cols, MOERT_DATA_LOSS), layout_.storage,
-        first, width, panels});
+  if (rows_are_ != RowsAre::by_weight)
+    expect_rows_quantised(piece, what, rows_are_ == RowsAre::quantised);
+  const RowQuant rows(piece);
+  put(piece, what,
+      {down ? shape.hidden : shape.intermediate, down ? shape.intermediate : shape.hidden,
+       second ? width : 0, width,
+       of(piece.expert) + (down ? layout_.down_panel(0) : layout_.up_panel(0))});
+  row_quants_[static_cast<size_t>(piece.expert) * kParts + piece.part] = rows;
+}
+
+void PackedWeights::put(const moert_piece_t& piece, const std::string& what,
+                        const Place& to) const {
+  if (scheme_.dtype == 0) {
+    const WeightDecoder decoder(piece, what, to.rows, to.cols);
+    return pack_decoded(decoder, to.rows, to.cols, to.first, to.width, to.panels);
+  }
+  expect_weight(piece, what, scheme_.dtype, to.rows, to.cols);
+  switch (scheme_.format.storage) {
+    case Storage::mxfp4: return pack_mxfp4({piece.tensor, to.first, to.width, to.panels}, what);
+    case Storage::fp8:
+    case Storage::int8:
+      return pack_bytes({piece.tensor, &scheme_, to.first, to.width, to.panels}, what);
+    default: break;
+  }
+  pack({matrix(piece.tensor, what.c_str(), {scheme_.dtype}, to.rows, to.cols, MOERT_DATA_LOSS),
+        scheme_.format.storage, to.first, to.width, to.panels});
 }
 
 void PackedWeights::read(int64_t expert, void* bundle) const {

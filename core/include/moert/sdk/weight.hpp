@@ -39,22 +39,43 @@ inline void expect_weight_shape(const moert_piece_t& piece, const moert_quant_me
 
 }  // namespace detail
 
-// Decodes a weight of [rows, cols] to f32, row-major. Throws what its quant method reports, with `what`
-// before it, and MOERT_DATA_LOSS for another shape.
+// A weight of [rows, cols] whose quant method turns it into f32. Borrows the piece and `what`. Errors are what the
+// quant method reports, with `what` before it.
+class WeightDecoder {
+ public:
+  // Checks the weight. Throws MOERT_DATA_LOSS for another shape.
+  WeightDecoder(const moert_piece_t& piece, const std::string& what, int64_t rows, int64_t cols)
+      : piece_(piece), what_(what), cols_(cols) {
+    if (piece.tensor == nullptr) throw PluginError(MOERT_INVALID_ARGUMENT, what + " is missing");
+    if (piece.quant == nullptr)
+      throw PluginError(MOERT_INVALID_ARGUMENT, what + " comes without a quant method to read it");
+    quant_ = intake(piece.quant);
+    if (quant_.check == nullptr || quant_.decode == nullptr)
+      throw PluginError(MOERT_UNIMPLEMENTED, what + ": its quant method cannot check or decode");
+    moert_error_t error{};
+    error.struct_size = sizeof error;
+    detail::pass_on(quant_.check(piece.quant_self, piece.tensor, &error), error, what);
+    detail::expect_weight_shape(piece, quant_, what, rows, cols, &error);
+  }
+  // Rows [row, row + count), row-major and dense.
+  void decode(int64_t row, int64_t count, float* out) const {
+    moert_error_t error{};
+    error.struct_size = sizeof error;
+    detail::pass_on(quant_.decode(piece_.quant_self, piece_.tensor, row, count, out, cols_, &error),
+                    error, what_);
+  }
+
+ private:
+  const moert_piece_t& piece_;
+  const std::string& what_;
+  moert_quant_method_t quant_{};
+  int64_t cols_;
+};
+
+// Decodes a weight of [rows, cols] to f32, row-major. Throws as WeightDecoder does.
 inline void decode_weight(const moert_piece_t& piece, const std::string& what, int64_t rows,
                           int64_t cols, float* out) {
-  if (piece.tensor == nullptr) throw PluginError(MOERT_INVALID_ARGUMENT, what + " is missing");
-  if (piece.quant == nullptr)
-    throw PluginError(MOERT_INVALID_ARGUMENT, what + " comes without a quant method to read it");
-  const moert_quant_method_t quant = intake(piece.quant);
-  if (quant.check == nullptr || quant.decode == nullptr)
-    throw PluginError(MOERT_UNIMPLEMENTED, what + ": its quant method cannot check or decode");
-  moert_error_t error{};
-  error.struct_size = sizeof error;
-  detail::pass_on(quant.check(piece.quant_self, piece.tensor, &error), error, what);
-  detail::expect_weight_shape(piece, quant, what, rows, cols, &error);
-  detail::pass_on(quant.decode(piece.quant_self, piece.tensor, 0, rows, out, cols, &error), error,
-                  what);
+  WeightDecoder(piece, what, rows, cols).decode(0, rows, out);
 }
 
 // Kept from the piece that brought the weight; the piece's quant method outlives it. Copies share it.
@@ -87,14 +108,18 @@ class RowQuant {
   // numbers; `to` may be `from`.
   void apply(const double* from, int64_t cols, float* scratch, double* to) const {
     for (int64_t c = 0; c < cols; ++c) scratch[c] = static_cast<float>(from[c]);
+    apply(scratch, cols);
+    for (int64_t c = 0; c < cols; ++c) to[c] = static_cast<double>(scratch[c]);
+  }
+  // The same in place.
+  void apply(float* row, int64_t cols) const {
     const TensorView scale(static_cast<const void*>(input_scale_ ? &*input_scale_ : nullptr),
                            MOERT_DTYPE_F32, {});
     moert_error_t error{};
     error.struct_size = sizeof error;
     const moert_code_t code =
-        quantize_(self_, scratch, 1, cols, input_scale_ ? scale.get() : nullptr, &error);
+        quantize_(self_, row, 1, cols, input_scale_ ? scale.get() : nullptr, &error);
     if (code != MOERT_OK) throw PluginError(code, error.message, error.native_code);
-    for (int64_t c = 0; c < cols; ++c) to[c] = static_cast<double>(scratch[c]);
   }
 
  private:
