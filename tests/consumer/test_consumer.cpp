@@ -213,7 +213,7 @@ TEST_F(ConsumerProgram, RunsThePagesPlugin) {
   EXPECT_EQ(done.code, 0) << done.out;
   const json report = json::parse(done.out, nullptr, false);
   EXPECT_TRUE(holds(report, "routed_experts", "acme.experts")) << done.out;
-  EXPECT_TRUE(holds(report, "router", "cpu.ref")) << done.out;
+  EXPECT_TRUE(holds(report, "router", "cpu.simd")) << done.out;
 }
 
 // Without the plugin the pin is an error, so the run before this one did use it.

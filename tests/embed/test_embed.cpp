@@ -81,8 +81,8 @@ TEST_F(Embed, LayersSayWhatServesThem) {
   EXPECT_EQ(layer.num_experts, 16);
   EXPECT_EQ(layer.top_k, 4);
   EXPECT_EQ(layer.scheme, "f32");
-  EXPECT_EQ(layer.candidates.at("routed_experts"), "cpu.ref");
-  EXPECT_EQ(layer.candidates.at("shared_experts"), "cpu.ref");
+  EXPECT_EQ(layer.candidates.at("routed_experts"), "cpu.simd");
+  EXPECT_EQ(layer.candidates.at("shared_experts"), "cpu.simd");
   EXPECT_NE(model.explain().find("layers 1-2"), std::string::npos) << model.explain();
 }
 

@@ -158,7 +158,8 @@ TEST_F(Routing, AnotherProcessTakesItThroughSharedMemory) {
   });
   const Ended ended =
       run({"--set", "capture[1].to=shared_memory", "--set", "capture[1].what=[ids,weights,margins]",
-           "--set", "capture[1].options.name=" + name, "--set", "repeat=20"});
+           "--set", "capture[1].options.name=" + name, "--set", "layers.routed_experts=cpu.ref",
+           "--set", "repeat=20"});
   reader.join();
   ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
   ASSERT_EQ(attached.code, 0) << MOERT_SHOW(attached);
@@ -176,9 +177,10 @@ TEST_F(Routing, WhatASegmentCarriesSaysWhatItIs) {
   std::thread reader([&] {
     attached = moert({"capture", "attach", name, "-o", "live.safetensors", "--wait", "60"});
   });
-  const Ended ended = run({"--set", "capture[0].to=shared_memory", "--set", "capture[0].path=null",
-                           "--set", "capture[0].options.name=" + name, "--set", "repeat=20",
-                           "--set", "expect=null", "--set", "simulate.routing=zipf"});
+  const Ended ended =
+      run({"--set", "capture[0].to=shared_memory", "--set", "capture[0].path=null", "--set",
+           "capture[0].options.name=" + name, "--set", "layers.routed_experts=cpu.ref", "--set",
+           "repeat=20", "--set", "expect=null", "--set", "simulate.routing=zipf"});
   reader.join();
   ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
   EXPECT_TRUE(contains(ended.out, "segment " + name)) << MOERT_SHOW(ended);
@@ -200,7 +202,8 @@ TEST_F(Routing, AReaderThatIsStoppedSaysThatItsFileIsCut) {
                          {.folder = folder_.path(), .interrupt_after_ms = 700});
   });
   run({"--set", "capture[0].to=shared_memory", "--set", "capture[0].path=null", "--set",
-       "capture[0].options.name=" + name, "--set", "repeat=300"});
+       "capture[0].options.name=" + name, "--set", "layers.routed_experts=cpu.ref", "--set",
+       "repeat=100"});
   reader.join();
   EXPECT_EQ(attached.code, 130) << MOERT_SHOW(attached);
   if (fs::exists(folder_ / "live.safetensors")) {  // else it was stopped while it waited

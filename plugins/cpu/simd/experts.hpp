@@ -17,8 +17,7 @@ class SimdExperts final : public RoutedExperts {
  public:
   static constexpr moert_kv_t kCaps[] = {
       {"device", "cpu"}, {"schemes", "any"}, {"activations", kActivations}};
-  static constexpr FeatureInfo kFeature = {"cpu.simd", MOERT_RANK_REFERENCE,
-                                           MOERT_FEATURE_PIN_ONLY, kCaps, 3};
+  static constexpr FeatureInfo kFeature = {"cpu.simd", MOERT_RANK_GOOD, 0, kCaps, 3};
   static Support supports(const Host& host, const moert_moe_problem_t& problem);
   SimdExperts(const Host& host, const moert_moe_problem_t& problem, const Options& options);
 

@@ -16,8 +16,7 @@ class SimdRouter final : public RuleRouter {
  public:
   static constexpr moert_kv_t kCaps[] = {
       {"device", "cpu"}, {"methods", kMethods}, {"scorings", kScorings}};
-  static constexpr FeatureInfo kFeature = {"cpu.simd", MOERT_RANK_REFERENCE,
-                                           MOERT_FEATURE_PIN_ONLY, kCaps, 3};
+  static constexpr FeatureInfo kFeature = {"cpu.simd", MOERT_RANK_GOOD, 0, kCaps, 3};
   static Support supports(const Host& host, const moert_routing_t& routing);
   SimdRouter(const Host& host, const moert_routing_t& routing, const Options& options);
 
