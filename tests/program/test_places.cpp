@@ -86,7 +86,9 @@ TEST(Places, NothingOfTheWorkingFolderIsPickedUp) {
   const Ended ended = run_moert({"run", run_file("olmoe-f32")}, {.folder = folder.path()});
   EXPECT_EQ(ended.code, 0) << MOERT_SHOW(ended);
   const Ended list = run_moert({"plugins", "list", "--all", "--json"}, {.folder = folder.path()});
-  for (const Json& file : list.json().at("files"))
+  const Json listed = list.json();  // held while it is looked through
+  EXPECT_FALSE(listed.at("files").empty());
+  for (const Json& file : listed.at("files"))
     EXPECT_FALSE(contains(file.at("path").get<std::string>(), folder.path().string())) << file;
 }
 
