@@ -20,10 +20,10 @@ inline float number_of_bf16(uint32_t bits) {
   return flushed(__builtin_bit_cast(float, bits << 16));
 }
 
-// What TDPBF16PS makes of an f32 and pairs of bf16, by the operation in Intel's "Architecture Instruction Set Extensions
-// Programming Reference", chapter on AMX (also in the "Software Developer's Manual", volume 2): subnormal numbers are
-// zeros where they are read and where they would come out, every operation rounds to nearest even, whatever MXCSR says.
-// Pair k of the left side and of the right one are `left[k]` and `right[k * step]`.
+// What TDPBF16PS makes of an f32 and pairs of bf16, by the operation in Intel's "Architecture Instruction Set
+// Extensions Programming Reference", chapter on AMX (also in the "Software Developer's Manual", volume 2): subnormal
+// numbers are zeros where they are read and where they would come out, every operation rounds to nearest even, whatever
+// MXCSR says. Pair k of the left side and of the right one are `left[k]` and `right[k * step]`.
 inline float dot_of_pairs(float sum, const uint32_t* left, const uint32_t* right, int64_t step,
                           int64_t pairs) {
   float chain[2] = {0, 0};

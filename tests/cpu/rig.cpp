@@ -137,8 +137,9 @@ Layer::Layer(const char* candidate, const Case& c, int32_t threads, Weights weig
   expect(table_.create(host_.table(), &problem, nullptr, 0, &self_, &error), error);
   quant_ = quant_of(c.scheme);
   if (quant_ != nullptr) {
-    const moert_kv_t rows{"activations", c.act_scheme};
-    expect(quant_->create(host_.table(), c.scheme, &rows, 1, &quant_self_, &error), error);
+    const moert_kv_t options[] = {{"activations", c.act_scheme}, {"global", c.global}};
+    const uint32_t count = std::string(c.global) == "none" ? 1 : 2;
+    expect(quant_->create(host_.table(), c.scheme, options, count, &quant_self_, &error), error);
   }
   std::mt19937_64 random(11);
   for (int64_t e = 0; e < c.sizes.experts; ++e) {
@@ -225,6 +226,9 @@ void Layer::load_coded(moert_piece_t piece, TensorView& weight, const TensorView
   const float step = 0x1p-8f * static_cast<float>(1 + piece.expert % 4 + part);
   const TensorView input_scale(static_cast<const void*>(&step), MOERT_DTYPE_F32, {});
   if (std::string(case_.act_scheme) == "static") view.input_scale = input_scale;
+  const float second = 0.375f + static_cast<float>(piece.expert);
+  const TensorView second_scale(static_cast<const void*>(&second), MOERT_DTYPE_F32, {});
+  if (std::string(case_.global) != "none") view.scale2 = second_scale;
   weight.set_quant(&view);
   piece.tensor = weight;
   piece.quant = quant_;

@@ -29,6 +29,7 @@ struct Case {
   moert_activation_t activation = {sizeof(moert_activation_t), 0, "silu", 0, 0, 0};
   uint32_t flags = 0;
   const char* act_scheme = "none";
+  const char* global = "none";  // of fp8: what a second scale does
 };
 
 inline void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }  // for gtest

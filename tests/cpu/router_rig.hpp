@@ -33,10 +33,10 @@ struct RowsOf {
   RowsOf row(int64_t index) const;
   void set(int64_t row, int64_t col, double value);
 };
-// Numbers of every size from 2^-20 to 2^20 and either sign. From the second column on, columns come in pairs of the same
-// number, the second one times `sign`. So where the pairs of one factor are opposite and those of the other are equal,
-// products cancel, and what is left of a sum is what was rounded on the way: the order of the steps shows in it, and so
-// does a product that is rounded once more or less.
+// Numbers of every size from 2^-20 to 2^20 and either sign. From the second column on, columns come in pairs of the
+// same number, the second one times `sign`. So where the pairs of one factor are opposite and those of the other are
+// equal, products cancel, and what is left of a sum is what was rounded on the way: the order of the steps shows in it,
+// and so does a product that is rounded once more or less.
 RowsOf wild_rows(uint64_t seed, uint32_t dtype, int64_t rows, int64_t cols, double sign = 1);
 
 struct Decisions {

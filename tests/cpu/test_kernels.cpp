@@ -1,6 +1,5 @@
-// The multiplications of every level one by one: what they read, what mxfp4's codes and scales mean, and that a row does
-// not see its neighbours.
-// SPDX-License-Identifier: Apache-2.0
+// The multiplications of every level one by one: what they read, what mxfp4's codes and scales mean, and that a row
+// does not see its neighbours. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <algorithm>

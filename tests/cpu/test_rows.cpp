@@ -105,6 +105,16 @@ const Case kCases[] = {
      act("silu"),
      kOnInput,
      "static"},
+    {"fp8_times", {160, 70, 4, 2}, kBf16, kFp8Blocks, kF32, act("silu"), 0, "none", "multiply"},
+    {"fp8_over",
+     {65, 70, 4, 2},
+     kF32,
+     "fp8_e4m3fn.channel.f32",
+     kF32,
+     act("relu2"),
+     kPlain,
+     "none",
+     "divide"},
     {"int8", {391, 99, 4, 2}, kBf16, "int8.channel.f32", kF32},
     {"int8_tensor", {130, 261, 4, 2}, kF32, "int8.tensor.bf16", kF32},
     {"int8_plain", {71, 165, 4, 2}, kBf16, "int8.channel.f16", kBf16, act("relu2"), kPlain},
@@ -235,6 +245,24 @@ TEST(SimdNan, StaysNanInEveryCurve) {
     const float nan = std::nanf("");
     std::memcpy(batch.hidden.data(), &nan, 4);
     EXPECT_TRUE(std::isnan(layer.numbers(batch).at(0))) << activation.name;
+  }
+}
+
+// Numbers that are not finite have no say in a scale and stay what they are, also beside nothing but zeros.
+TEST(SimdCodedRows, KeepInfinityBesideZeros) {
+  if (level_is_absent()) GTEST_SKIP() << "this machine does not have the level";
+  for (const char* scheme : {"int8.channel.f32", "fp8_e4m3fn.channel.f32"}) {
+    const Case c{"", {8, 6, 2, 1}, kF32, scheme, kF32, act("relu"), kPlain, "token"};
+    const Layer ours("cpu.simd", c, 1), oracle("cpu.ref", c, 1);
+    for (const float odd : {HUGE_VALF, -HUGE_VALF, std::nanf(""), 0.0f, 1e-45f}) {
+      Batch batch = make_batch(c, 1, Routing::random);
+      std::memset(batch.hidden.data(), 0, batch.hidden.size());
+      std::memcpy(batch.hidden.data() + 12, &odd, 4);
+      const std::vector<double> got = ours.numbers(batch), want = oracle.numbers(batch);
+      for (size_t i = 0; i < got.size(); ++i)
+        EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+            << scheme << ", " << odd << ", column " << i << ": " << got[i] << ", want " << want[i];
+    }
   }
 }
 

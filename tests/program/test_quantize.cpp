@@ -269,6 +269,27 @@ TEST(Quantize, SomeExpertsGetAnotherScheme) {
   EXPECT_EQ(config_of(folder / "made").at("quantization_config").at("format"), "mixed-precision");
 }
 
+// Rows are quantised by several methods then, which one word does not tell.
+TEST(Quantize, SeveralFormatsThatQuantiseRowsRunAsTheyAre) {
+  const TemporaryFolder folder;
+  for (const auto& [all, some] : {std::pair("fp8.channel", "int8.channel"),
+                                  std::pair("fp8.block1x128", "fp8.block128x128")}) {
+    write_file(folder / "hot.yaml",
+               "apiVersion: moert/v1\nkind: Experts\nmetadata: { name: hot }\nspec:\n  experts:\n"
+               "    - { layers: 0, experts: [0, 5], scheme: " +
+                   std::string(some) + " }\n");
+    const fs::path made = folder / all;
+    ASSERT_EQ(
+        quantize(data_folder(kTiny), made, all, {"--experts", (folder / "hot.yaml").string()}).code,
+        0);
+    const Ended run =
+        run_moert({"run", run_file(kTiny), "--set", "model.checkpoint=" + made.string(), "--set",
+                   "expect=null", "--set", "capture=null", "--set", "outputs=null"});
+    EXPECT_EQ(run.code, 0) << MOERT_SHOW(run);
+    EXPECT_TRUE(contains(run.out, "cpu.simd")) << MOERT_SHOW(run);
+  }
+}
+
 // What is in the scheme but for a tensor that the new config has no place for: copied without it, numbers
 // were those of other groups, or off by a constant.
 TEST(Quantize, ASecondScaleIsNotLeftBehind) {

@@ -22,7 +22,8 @@ struct BatchShape {
   int64_t middle_bytes;   // of a row of the middle
 };
 
-// Rows of one expert in one block of tokens, at most kRowsOfTask, fewer where threads would be without: slots [first, first + rows) of the order.
+// Rows of one expert in one block of tokens, at most kRowsOfTask, fewer where threads would be without: slots [first,
+// first + rows) of the order.
 struct Group {
   int64_t first;
   int32_t rows;

@@ -41,10 +41,12 @@ namespace {
 PackedWeights::RowsAre rows_of(const moert_moe_problem_t& p) {
   const std::string_view rows = text(p.act_scheme);
   if (rows.empty() || rows == "none") return PackedWeights::RowsAre::plain;
-  // By what is in a row alone. With `static` or `nvfp4` a row depends on the weight's own scale, with `mixed` on the
-  // part; whatever else there may be may do so too.
-  return rows == "fp8" || row_scheme_of(rows, Storage::fp8) ? PackedWeights::RowsAre::quantised
-                                                            : PackedWeights::RowsAre::by_weight;
+  // By what is in a row alone, and all in the same way. With `static` or `nvfp4` a row depends on the weight's own
+  // scale, with `mixed` on the part; whatever else there may be may do so too. And weights of several formats may
+  // mean several things by one word.
+  const bool alike = rows == "fp8" || row_scheme_of(rows, Storage::fp8);
+  return alike && text(p.weight_scheme) != "mixed" ? PackedWeights::RowsAre::quantised
+                                                   : PackedWeights::RowsAre::by_weight;
 }
 
 // How rows become codes, if they do so here; the scheme is then cut to match them.

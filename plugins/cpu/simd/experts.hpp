@@ -9,10 +9,10 @@
 
 namespace moert::cpu {
 
-// Numbers keep what they have: f32 rows stay f32, whatever the weights are, and weights are widened
-// where there is no instruction that multiplies them exactly. Sums are f32, each a chain in the order of the
-// columns that it reads; slots are added in their order. So a row's bits depend on the row, the weights and
-// the instruction set alone.
+// Numbers keep what they have: f32 rows stay f32 unless the weights' format wants them quantised, and weights are
+// widened where there is no instruction that multiplies them exactly. Sums are f32, each a chain in an order that
+// follows from the weights' format and the instruction set; slots are added in their order. So a row's bits depend on
+// the row, the weights and the instruction set alone.
 class SimdExperts final : public RoutedExperts {
  public:
   static constexpr moert_kv_t kCaps[] = {

@@ -15,9 +15,9 @@ namespace moert::cpu::simd {
 //   mxfp4  [depth/32] groups: [4][64][2] words, then [64] e8m0 scales. Nibble j of word [q][c][i] is the e2m1 code of
 //          column c at depth 8 q + 2 j + i of the group, so that a shift and a table give pairs of neighbours
 //   bytes  fp8 (e4m3fn) and int8: groups of `group` numbers of the depth, the last one of what is left:
-//          [numbers/2][2][4][2][4][2] codes, then the group's scales. Byte [d][h][q][v][c][i] is column 32 h + 16 v + 4 q + c at depth
-//          2 d + i of the group: the order in which two tables and an interleaving give pairs of neighbours. An odd
-//          number ends in a zero
+//          [numbers/2][2][4][2][4][2] codes, then the group's scales. Byte [d][h][q][v][c][i] is column
+//          32 h + 16 v + 4 q + c at depth 2 d + i of the group: the order in which two tables and an interleaving
+//          give pairs of neighbours. An odd number ends in a zero
 inline constexpr int64_t kPanel = 64;
 enum class Storage { bf16, f16, f32, mxfp4, fp8, int8 };
 inline constexpr int kStorages = 6;
@@ -68,10 +68,11 @@ constexpr int64_t panel_bytes(Storage storage, int64_t depth) {
 
 // out[r][c] (+)= sum over d in [first, first + depth) of rows[r][d] * panel[d][c], r < count, c < 64.
 //
-// Every element is one chain of f32 operations with d rising, whatever `count` is, so a row's bits do not
-// depend on the rows beside it; and cutting the depth into several calls changes nothing. `first` is a multiple of
-// 32. With mxfp4 and bytes the chain is that of a group, whose sum is multiplied by its scale and added to a chain of groups;
-// `first` and `depth` are whole groups, or reach the panel's end.
+// Every element is one chain of f32 operations in an order that does not depend on `count`, so a row's bits do not
+// depend on the rows beside it: with d rising, or by tiles in blocks of 32, the even numbers and the odd ones of each
+// by themselves. Cutting the depth into several calls changes nothing; `first` is a multiple of 32, and so is `depth`
+// but in the last call. With mxfp4 and bytes the chain is that of a group, whose sum is multiplied by its scale and
+// added to a chain of groups; `first` and `depth` are whole groups, or reach the panel's end.
 // Nothing behind rows[r][first + depth - 1] is read.
 //
 // Rows of codes come with their scales: those of a group of the panel multiply its sum, too.

@@ -39,11 +39,6 @@ class BlockScales {
     const moert_quant_view_t* quant = p.weight->quant;
     if (quant == nullptr || quant->scale == nullptr)
       throw PluginError(MOERT_DATA_LOSS, what + " comes without its scales");
-    if (quant->scale2 != nullptr)
-      throw PluginError(MOERT_UNIMPLEMENTED,
-                        what +
-                            " has a second scale for the whole weight, which cpu.simd does not "
-                            "read; name cpu.ref for this layer");
     return quant->scale;
   }
   // Of any rank that the quant method takes.
@@ -79,6 +74,7 @@ class Packer {
  public:
   Packer(const BytePacking& p, const std::string& what)
       : p_(p),
+        what_(what),
         format_(p.scheme->format),
         codes_(matrix(p.weight, what.c_str(), {p.scheme->dtype}, -1, -1, MOERT_DATA_LOSS)),
         scales_(p, what),
@@ -131,22 +127,32 @@ class Packer {
     const int64_t column = column_of(n);
     const int64_t last = codes_.rows() - 1;
     if (format_.scales == Scales::halves) {
-      const float scale = scales_.number(std::min(n, last), right);
+      const float scale = scales_.number(std::min(n, last), right) * p_.factor;
       std::memcpy(to + column / 32 * 4, &scale, sizeof scale);
+      std::memset(to + 8, 0, 56);  // the rest of the line, which leaves with bundles
       return;
     }
     for (int64_t c = 0; c < kColumns; ++c) {
       const int64_t row = std::min(n + c, last);
       if (format_.scales == Scales::powers) {
-        to[column + c] = scales_.byte(row, right);
+        to[column + c] = power(row, right);
       } else {
-        const float scale = scales_.number(row, right);
+        const float scale = scales_.number(row, right) * p_.factor;
         std::memcpy(to + (column + c) * 4, &scale, sizeof scale);
       }
     }
   }
 
+  uint8_t power(int64_t row, int64_t right) const {
+    const uint8_t code = scales_.byte(row, right);
+    if (code == 0xff)
+      throw PluginError(MOERT_DATA_LOSS, what_ + ": the scale of row " + std::to_string(row) +
+                                             ", group " + std::to_string(right) + " is NaN");
+    return code;
+  }
+
   const BytePacking& p_;
+  const std::string& what_;
   PanelFormat format_;
   Matrix codes_;
   BlockScales scales_;

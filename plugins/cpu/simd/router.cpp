@@ -11,8 +11,8 @@ namespace {
 
 using namespace simd;
 
-// Numbers of rows that a task has as f64 at a time: of many rows a few columns, so that the same columns of a panel stay
-// in the nearest cache while the rows pass.
+// Numbers of rows that a task has as f64 at a time: of many rows a few columns, so that the same columns of a panel
+// stay in the nearest cache while the rows pass.
 constexpr int64_t kNumbers = GatePlan::kMostTokens * 128;
 
 const Kernels& chosen_kernels() {
@@ -43,6 +43,7 @@ Support SimdRouter::supports(const Host&, const moert_routing_t& routing) {
   answer.persistent_bytes =
       static_cast<uint64_t>(panels_of(routing.num_experts) * kGatePanel * routing.hidden_size) *
       sizeof(float);
+  answer.reason = "instructions " + std::string(isa_name(choose_isa().isa));
   return answer;
 }
 

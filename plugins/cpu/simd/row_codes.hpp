@@ -71,12 +71,11 @@ inline __m512 nearest_e4m3(__m512 x) {
 }
 
 // In place too: what is written ends before what is still to be read.
-inline void code_group(const float* row, int64_t count, bool integers, float scale,
+inline void code_group(const float* row, int64_t count, bool integers, bool zeros, float scale,
                        unsigned char* codes) {
   const __m512 by = _mm512_set1_ps(scale);
   const __m512 largest = _mm512_set1_ps(integers ? 127 : 448);
-  // Zeros have no scale. Anything else times zero is zero.
-  const __mmask16 none = scale == 0 ? 0xffff : 0;
+  const __mmask16 none = zeros ? 0xffff : 0;
   for (int64_t i = 0; i < count; i += 16) {
     const __mmask16 lanes = first_lanes(count - i);
     const __m512 x = _mm512_maskz_loadu_ps(lanes, row + i);
@@ -98,8 +97,12 @@ void code_rows(const RowCoding& c) {
   auto* codes = static_cast<unsigned char*>(c.codes);
   for (int64_t first = 0, g = 0; first < c.depth; first += c.group, ++g) {
     const int64_t count = c.depth - first < c.group ? c.depth - first : c.group;
-    c.scales[g] = row_scale(c.rule, amax_of(c.row + first, count));
-    code_group(c.row + first, count, c.rule == ScaleRule::integer, c.scales[g], codes + 2 * first);
+    const float scale = row_scale(c.rule, amax_of(c.row + first, count));
+    // What is all zeros, or too small to have a scale, becomes zeros; infinity beside them stays what it is.
+    const bool zeros = scale == 0;
+    c.scales[g] = zeros ? 1 : scale;
+    code_group(c.row + first, count, c.rule == ScaleRule::integer, zeros, c.scales[g],
+               codes + 2 * first);
   }
 }
 

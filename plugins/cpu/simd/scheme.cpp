@@ -18,9 +18,11 @@ std::string_view take_word(std::string_view* text) {
   return word;
 }
 
+// As quant methods read sizes: 1 to 65536, without a zero before them.
 bool take_number(std::string_view* text, int64_t* number) {
+  constexpr int64_t kMost = 65536;
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
-  if (error != std::errc() || *number < 1) return false;
+  if (error != std::errc() || *number < 1 || *number > kMost || text->front() == '0') return false;
   text->remove_prefix(static_cast<size_t>(end - text->data()));
   return true;
 }

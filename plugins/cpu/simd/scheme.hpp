@@ -19,9 +19,9 @@ struct WeightScheme {
 };
 
 // By the name of a scheme as docs/numerics.md has it. bf16, f16, f32, mxfp4.g32.e8m0, int8 and most of fp8_e4m3fn stay
-// what they are; for anything else the quant method's f32 is kept, as the oracle does. Blocks of fp8 must have 1 row or a
-// multiple of 32, so that half a panel has one scale or each column its own, and an even number of columns, kCodeChunk
-// at most. mxfp4 is kept where `whole_groups`: H and I are multiples of 32.
+// what they are; for anything else the quant method's f32 is kept, as the oracle does. Blocks of fp8 must have 1 row or
+// a multiple of 32, so that half a panel has one scale or each column its own, and an even number of columns,
+// kCodeChunk at most. mxfp4 is kept where `whole_groups`: H and I are multiples of 32.
 WeightScheme scheme_of(std::string_view name, bool whole_groups);
 
 // How rows become codes, by the word of docs/numerics.md, "Activations", and the weights that read them; nullopt for a

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <moert/sdk/weight.hpp>
 
@@ -44,6 +45,41 @@ void expect_rows_quantised(const moert_piece_t& piece, const std::string& what, 
     throw PluginError(MOERT_INVALID_ARGUMENT,
                       what + (expected ? " asks for no rows to be quantised, unlike its layer"
                                        : " asks for rows to be quantised, unlike its layer"));
+}
+
+// What a second scale of the whole weight makes of the others. Whether it multiplies or divides is the quant method's
+// option, so its word is asked: how much of the first number is left.
+float second_scale(const moert_piece_t& piece, const std::string& what, int64_t rows, int64_t cols,
+                   const WeightScheme& scheme) {
+  const moert_quant_view_t* view = piece.tensor->quant;
+  if (view == nullptr || view->scale2 == nullptr) return 1;
+  if (scheme.format.scales == Scales::powers)
+    throw PluginError(MOERT_UNIMPLEMENTED,
+                      what +
+                          " has powers of two as scales and a second one for all of it, which "
+                          "cpu.simd does not keep; name cpu.ref for this layer");
+  const float second = read_f32(*view->scale2, 0);
+  moert_quant_view_t one_view = *view;
+  const float one = 1;
+  const TensorView one_scale(static_cast<const void*>(&one), MOERT_DTYPE_F32, {});
+  one_view.scale2 = one_scale;
+  moert_tensor_t without = *piece.tensor;
+  without.quant = &one_view;
+  moert_piece_t plain = piece;
+  plain.tensor = &without;
+  const WeightDecoder with_both(piece, what, rows, cols);
+  const WeightDecoder with_one(plain, what, rows, cols);
+  std::vector<float> both(static_cast<size_t>(cols)), first(static_cast<size_t>(cols));
+  for (int64_t row = 0; row < rows; ++row) {
+    with_both.decode(row, 1, both.data());
+    with_one.decode(row, 1, first.data());
+    for (size_t c = 0; c < both.size(); ++c) {
+      if (first[c] == 0 || !std::isfinite(first[c])) continue;
+      const bool divides = both[c] != first[c] * second && both[c] == first[c] / second;
+      return divides ? 1 / second : second;
+    }
+  }
+  return 1;  // all zeros
 }
 
 // A few rows at a time: no second copy of the weight.
@@ -158,7 +194,9 @@ void PackedWeights::put(const moert_piece_t& piece, const std::string& what,
     case Storage::mxfp4: return pack_mxfp4({piece.tensor, to.first, to.width, to.panels}, what);
     case Storage::fp8:
     case Storage::int8:
-      return pack_bytes({piece.tensor, &scheme_, to.first, to.width, to.panels}, what);
+      return pack_bytes({piece.tensor, &scheme_, to.first, to.width, to.panels,
+                         second_scale(piece, what, to.rows, to.cols, scheme_)},
+                        what);
     default: break;
   }
   pack({matrix(piece.tensor, what.c_str(), {scheme_.dtype}, to.rows, to.cols, MOERT_DATA_LOSS),

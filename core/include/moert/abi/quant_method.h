@@ -2,7 +2,8 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * DRAFT. Host code, no device: the core and every backend can ask it. The packed layout of a kernel
- * is not its business; "canonical" is the layout in which checkpoints hold the format. */
+ * is not its business; "canonical" is the layout in which checkpoints hold the format. It may be asked
+ * inside a loop of the host's threads, so it never calls parallel_for. */
 #ifndef MOERT_ABI_QUANT_METHOD_H
 #define MOERT_ABI_QUANT_METHOD_H
 
