@@ -121,26 +121,47 @@ TEST(BenchExperts, ProbesAndConditionsStandBeside) {
 }
 
 TEST(BenchExperts, WhoRefusesHasARowThatSaysWhy) {
-  const Ended mixed = small(
-      {"--cpu-isa", "vax", "--tokens", "1", "--no-probes", "--candidates", "cpu.simd,cpu.ref"});
+  const std::vector<std::string> odd = {"--shape",      "33x7x5x3", "--tokens", "1", "--no-probes",
+                                        "--candidates", "cpu.simd", "--layers", "1"};
+  const auto with = [&](const char* schemes) {
+    std::vector<std::string> all = odd;
+    all.insert(all.end(), {"--seconds", "0.01", "--json", "--scheme", schemes});
+    return run_moert(bench(all));
+  };
+  const Ended mixed = with("mxfp4,bf16");
   ASSERT_EQ(mixed.code, 0) << MOERT_SHOW(mixed);
-  const Json refusal = mixed.json().at("entrants").at(0);
-  EXPECT_EQ(refusal.at("candidate"), "cpu.simd");
-  EXPECT_FALSE(refusal.at("accepted").get<bool>());
-  EXPECT_TRUE(contains(refusal.at("reason").get<std::string>(), "'vax'")) << refusal;
-  EXPECT_EQ(mixed.json().at("points").size(), 1u);
+  const Json both = mixed.json();
+  EXPECT_FALSE(both.at("entrants").at(0).at("accepted").get<bool>());
+  EXPECT_TRUE(contains(both.at("entrants").at(0).at("reason").get<std::string>(), "33")) << both;
+  EXPECT_TRUE(both.at("entrants").at(1).at("accepted").get<bool>());
+  EXPECT_TRUE(contains(both.at("entrants").at(1).at("reason").get<std::string>(), "instructions"))
+      << both;
+  EXPECT_EQ(both.at("points").size(), 1u);
+  EXPECT_EQ(with("mxfp4").code, 4);
+}
 
-  const Ended alone = run_moert(bench({"--shape", "64x32x8x2", "--cpu-isa", "vax", "--candidates",
-                                       "cpu.simd", "--layers", "1", "--no-probes"}));
-  EXPECT_EQ(alone.code, 4) << MOERT_SHOW(alone);
-  EXPECT_TRUE(contains(alone.out, "'vax'")) << MOERT_SHOW(alone);
-  EXPECT_TRUE(contains(alone.out, "nothing was measured")) << MOERT_SHOW(alone);
-
-  const Ended undivided = small({"--shape", "100x64x2x1", "--scheme", "int4", "--no-probes"});
-  EXPECT_EQ(undivided.code, 4) << MOERT_SHOW(undivided);
-  EXPECT_TRUE(
-      contains(undivided.json().at("entrants").at(0).at("reason").get<std::string>(), "128 x 64"))
-      << MOERT_SHOW(undivided);
+// Else the oracle would serve, slowly, and nobody would know why.
+TEST(Instructions, AWrongLevelIsAnError) {
+  for (const auto& command :
+       std::vector<std::vector<std::string>>{{"run", run_file("olmoe-f32")},
+                                             {"explain", run_file("olmoe-f32")},
+                                             {"env"},
+                                             {"bench", "overhead"},
+                                             bench({"--shape", "64x32x8x2"})}) {
+    std::vector<std::string> all = command;
+    all.insert(all.end(), {"--cpu-isa", "avx1024"});
+    const Ended flag = run_moert(all);
+    EXPECT_EQ(flag.code, 2) << MOERT_SHOW(flag);
+    EXPECT_TRUE(contains(flag.err, "--cpu-isa") && contains(flag.err, "avx512_bf16"))
+        << MOERT_SHOW(flag);
+    const Ended variable = run_moert(command, {.environment = {{"MOERT_CPU_ISA", "AVX2"}}});
+    EXPECT_EQ(variable.code, 2) << MOERT_SHOW(variable);
+  }
+  const Ended low = run_moert({"explain", run_file("olmoe-f32"), "--cpu-isa", "portable"});
+  EXPECT_EQ(low.code, 0) << MOERT_SHOW(low);
+  EXPECT_TRUE(contains(low.out, "instructions portable")) << MOERT_SHOW(low);
+  const Ended tiles = run_moert({"explain", run_file("olmoe-f32"), "--cpu-isa", "amx_bf16"});
+  EXPECT_TRUE(tiles.code == 0 || tiles.code == 4) << MOERT_SHOW(tiles);
 }
 
 TEST(BenchExperts, UnaskedNeitherTheOracleNorNull) {

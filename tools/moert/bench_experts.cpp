@@ -41,6 +41,8 @@ void ask(const runtime::Session& session, const BenchProblem& problem, ExpertsEn
     entrant->refusal = decision.rows.front().reason;
     return;
   }
+  entrant->how = std::string(decision.support.reason,
+                             ::strnlen(decision.support.reason, sizeof decision.support.reason));
   entrant->packed_bytes = decision.support.persistent_bytes;
   entrant->concurrent = (decision.support.flags & MOERT_SUPPORT_CONCURRENT_LOAD) != 0;
 }

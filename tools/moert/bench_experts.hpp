@@ -36,6 +36,7 @@ struct ExpertsEntrant {
   std::string scheme, scheme_name;  // as given, and as the quant method calls it
   const registry::Candidate* candidate = nullptr;
   std::string refusal;        // why not; empty: it is measured
+  std::string how;            // what it says of how it serves
   int64_t layers = 0;         // that take turns
   uint64_t stored_bytes = 0;  // of a layer, in a checkpoint
   uint64_t packed_bytes = 0;  // of a layer, as the candidate says; 0: it does not

@@ -55,7 +55,8 @@ void print_conditions(const Options& options, Console& console, const runtime::S
 }
 
 void print_entrants(Console& console, const ExpertsResult& result) {
-  TextTable table({"scheme", "candidate", ">a layer", ">layers", ">packed", ">packing", "why not"});
+  TextTable table(
+      {"scheme", "candidate", ">a layer", ">layers", ">packed", ">packing", "how, or why not"});
   for (const ExpertsEntrant& e : result.entrants) {
     if (!e.refusal.empty()) {
       table.add({e.scheme, e.candidate->name, "", "", "", "", Cell(e.refusal, Cell::bad)});
@@ -63,7 +64,7 @@ void print_entrants(Console& console, const ExpertsResult& result) {
     }
     table.add({e.scheme, e.candidate->name, bytes_text(e.stored_bytes), std::to_string(e.layers),
                e.packed_bytes == 0 ? "" : bytes_text(e.packed_bytes),
-               fixed(e.pack_bytes_per_second() / kGiga, 2) + " GB/s", ""});
+               fixed(e.pack_bytes_per_second() / kGiga, 2) + " GB/s", e.how});
   }
   table.print(console);
 }
@@ -132,7 +133,7 @@ Json entrant_json(const ExpertsEntrant& e) {
           {"plugin", e.candidate->plugin_name},
           {"plugin_version", e.candidate->plugin_version},
           {"accepted", accepted},
-          {"reason", accepted ? Json(nullptr) : Json(e.refusal)},
+          {"reason", accepted ? (e.how.empty() ? Json(nullptr) : Json(e.how)) : Json(e.refusal)},
           {"layers", accepted ? Json(e.layers) : Json(nullptr)},
           {"stored_bytes", accepted ? Json(e.stored_bytes) : Json(nullptr)},
           {"packed_bytes", e.packed_bytes > 0 ? Json(e.packed_bytes) : Json(nullptr)},

@@ -8,6 +8,7 @@
 
 #include "bench_checkpoint.hpp"
 #include "commands.hpp"
+#include "instructions.hpp"
 #include "measurements.hpp"
 #include "progress.hpp"
 #include "runtime/forward_context.hpp"
@@ -71,6 +72,7 @@ constexpr uint64_t kAllowance = 64'000'000;
 int cmd_bench_overhead(const Options& options, Console& console) {
   runtime::Session session(session_options(options, make_log(options), threads_of(options)));
   require_named_plugins(session);
+  require_instructions(options, session);
   std::optional<TemporaryFolder> folder;
   Synthetic what;
   if (options.target.empty()) {
@@ -95,6 +97,7 @@ int cmd_bench_plugins(const Options& options, Console& console) {
   const runtime::Session session(session_options(options, log, threads_of(options)));
   const double first = seconds_since(start) * 1e3;
   require_named_plugins(session);
+  require_instructions(options, session);
   std::vector<Measurement> list = {
       measured("find, check and open " + count_text(session.plugins().size(), "plugin"), "ms", 100,
                {first})};
@@ -146,6 +149,7 @@ int cmd_bench_load(const Options& options, Console& console) {
   const config::Families families = load_families(options);
   runtime::Session session(session_options(options, log, threads_of(options)));
   require_named_plugins(session);
+  require_instructions(options, session);
   spec::Model spec = families.resolve(options.target);
   runtime::require_supported(spec);
   spec::Tensors rules = families.tensors(spec);

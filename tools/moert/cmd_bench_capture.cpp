@@ -9,6 +9,7 @@
 
 #include "bench_checkpoint.hpp"
 #include "commands.hpp"
+#include "instructions.hpp"
 #include "measurements.hpp"
 #include "runtime/step.hpp"
 #include "setup.hpp"
@@ -146,6 +147,7 @@ Spooled spool(const runtime::Session& session, const runtime::Model& model) {
 int cmd_bench_capture(const Options& options, Console& console) {
   runtime::Session session(session_options(options, make_log(options), threads_of(options)));
   require_named_plugins(session);
+  require_instructions(options, session);
   const TemporaryFolder folder;
   Synthetic what = write_synthetic(folder.path(), kSize);
   runtime::Model model(session, std::move(what.model), std::move(what.rules), null_settings());

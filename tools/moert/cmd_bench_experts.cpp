@@ -4,6 +4,7 @@
 
 #include "bench_experts.hpp"
 #include "commands.hpp"
+#include "instructions.hpp"
 #include "setup.hpp"
 
 namespace moert::tool {
@@ -11,6 +12,7 @@ namespace moert::tool {
 int cmd_bench_experts(const Options& options, Console& console) {
   const runtime::Session session(session_options(options, make_log(options), threads_of(options)));
   require_named_plugins(session);
+  require_instructions(options, session);
   const ExpertsRequest request = experts_request(session, options);
   const ExpertsResult result = measure_experts(session, request);
   print_experts(options, console, session, request, result);

@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "environment.hpp"
+#include "instructions.hpp"
 #include "json.hpp"
 #include "machine.hpp"
 #include "runtime/call.hpp"
@@ -145,6 +146,7 @@ Json document(const runtime::Session& session) {
 int cmd_env(const Options& options, Console& console) {
   const runtime::Session session(session_options(options, make_log(options), threads_of(options)));
   require_named_plugins(session);
+  require_instructions(options, session);
   if (options.json)
     print_json(console, document(session));
   else

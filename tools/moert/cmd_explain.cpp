@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "error_text.hpp"
 #include "facts.hpp"
+#include "instructions.hpp"
 #include "json.hpp"
 #include "runtime/explain.hpp"
 #include "runtime/run.hpp"
@@ -152,6 +153,7 @@ int cmd_explain(const Options& options, Console& console) {
   Subject subject = read_subject(options, families);
   runtime::Session session(session_options(options, log, subject.threads));
   require_named_plugins(session);
+  require_instructions(options, session);
   require_backend(session);
   if (subject.model.layers.empty())
     throw Error(Fault::usage, "the model has no MoE layers", subject.model.checkpoint.string(),

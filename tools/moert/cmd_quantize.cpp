@@ -6,6 +6,7 @@
 #include <moert/error.hpp>
 
 #include "commands.hpp"
+#include "instructions.hpp"
 #include "progress.hpp"
 #include "quantize_text.hpp"
 #include "runtime/quantize.hpp"
@@ -59,6 +60,7 @@ int cmd_quantize(const Options& options, Console& console) {
   const config::Families families = load_families(options);
   runtime::Session session(session_options(options, log, job.threads));
   require_named_plugins(session);
+  require_instructions(options, session);
   ProgressLine progress(options.quiet, "writing tensors");
   const runtime::QuantizeReport report = runtime::quantize(
       session, families, job,

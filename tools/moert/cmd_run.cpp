@@ -5,6 +5,7 @@
 #include <moert/error.hpp>
 
 #include "commands.hpp"
+#include "instructions.hpp"
 #include "outputs.hpp"
 #include "progress.hpp"
 #include "run_text.hpp"
@@ -27,6 +28,7 @@ int cmd_run(const Options& options, Console& console) {
   const config::Families families = load_families(options);
   runtime::Session session(session_options(options, log, run.threads));
   require_named_plugins(session);
+  require_instructions(options, session);
   require_backend(session);
   ProgressLine progress(options.quiet);
   const runtime::RunReport report = runtime::run(

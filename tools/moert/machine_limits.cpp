@@ -28,8 +28,8 @@ constexpr uint64_t kPage = uint64_t{2} << 20u;
 constexpr int kPortableChains = 12;
 using Vector4 = float __attribute__((vector_size(16)));
 
-// More chains than an instruction takes cycles, twice: two are begun in a cycle. `x` is not known to the compiler, which
-// could else do without a product.
+// More chains than an instruction takes cycles, twice: two are begun in a cycle. `x` is not known to the compiler,
+// which could else do without a product.
 double sums_portable(float x) {
   Vector4 sums[kPortableChains] = {};
   const Vector4 factor = {x, x, x, x};
