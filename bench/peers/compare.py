@@ -120,7 +120,10 @@ class Worker:
     def stop(self):
         if hasattr(self, "process"):
             self.process.send_signal(signal.SIGCONT)
-            self.process.stdin.close()
+            try:
+                self.process.stdin.close()
+            except BrokenPipeError:
+                pass  # it has ended already; what was written for it is still in the buffer
             self.process.wait()
             self.talk.close()
 
