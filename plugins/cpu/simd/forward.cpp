@@ -235,14 +235,17 @@ void Forward::combine(int64_t token, const DownTask& task, const WorkerSpace& sp
   const int64_t column = task.panel * kPanel;
   const int64_t columns = std::min(kPanel, layout_.shape.hidden - column);
   const Matrix& out = rows_.out;
-  if (out.contiguous_rows()) {
-    const Rows type = rows_type(out.dtype());
-    unsigned char* to = out.row_at(token) + column * (type == Rows::f32 ? 4 : 2);
-    return method_.kernels->combine({space.chosen, count, type, to, columns});
-  }
-  float numbers[kPanel];
-  method_.kernels->combine({space.chosen, count, Rows::f32, numbers, columns});
-  for (int64_t c = 0; c < columns; ++c) out.set(token, column + c, static_cast<double>(numbers[c]));
+  const Rows type = rows_type(out.dtype());
+  const int64_t size = type == Rows::f32 ? 4 : 2;
+  if (out.contiguous_rows())
+    return method_.kernels->combine(
+        {space.chosen, count, type, out.row_at(token) + column * size, columns});
+  // The same bits, one by one to where they go.
+  unsigned char numbers[kPanel * 4];
+  method_.kernels->combine({space.chosen, count, type, numbers, columns});
+  for (int64_t c = 0; c < columns; ++c)
+    std::memcpy(out.row_at(token) + (column + c) * out.col_stride() * size, numbers + c * size,
+                static_cast<size_t>(size));
 }
 
 }  // namespace moert::cpu::simd
