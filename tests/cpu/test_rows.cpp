@@ -131,6 +131,7 @@ const Case kCases[] = {
      "token"},
     {"mxfp4_group", {256, 96, 4, 2}, kBf16, kMxfp4, kF32, act("silu"), 0, "group32"},
     {"many_slots", {34, 18, 40, 32}, kBf16, "bf16", kF32},
+    {"many_experts", {18, 10, 1024, 4}, kBf16, "bf16", kF32},
 };
 
 class SimdRows : public ::testing::TestWithParam<Case> {
