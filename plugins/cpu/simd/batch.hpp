@@ -58,8 +58,6 @@ class Batch {
   int64_t groups() const { return block_groups_[blocks_]; }
   int64_t first_token(int64_t block) const { return block * block_tokens_; }
   int64_t end_token(int64_t block) const;
-  // Groups [first_group(b), first_group(b + 1)) are those of block b.
-  int64_t first_group(int64_t block) const { return block_groups_[block]; }
   const Group& group(int64_t index) const { return groups_[index]; }
   int64_t slot(int64_t place) const { return slots_[place]; }
 
