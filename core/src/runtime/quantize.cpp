@@ -48,7 +48,7 @@ class Writing {
 
   void run() {
     uint64_t done = 0;
-    for (const Step& step : plan_.steps) {
+    for (const WriteStep& step : plan_.steps) {
       if (step.copy != nullptr)
         copy(*step.copy, step.first);
       else
@@ -319,7 +319,7 @@ QuantizeReport quantize(Session& session, const config::Families& families, cons
   report.notes = plan.notes;
   report.files = writer.files();
   report.bytes = writer.bytes();
-  for (const Step& step : plan.steps) report.copied += step.copy != nullptr ? 1 : 0;
+  for (const WriteStep& step : plan.steps) report.copied += step.copy != nullptr ? 1 : 0;
   add_up(report);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;

@@ -351,7 +351,7 @@ void Planner::complete(NewWeight& weight) {
 void Planner::list_steps() {
   const std::vector<weights::TensorInfo>& from = source_.checkpoint.tensors();
   std::unordered_set<std::string> taken, bases;  // tensors, weights that are written by the plan
-  std::vector<std::pair<size_t, Step>> steps;
+  std::vector<std::pair<size_t, WriteStep>> steps;
   for (size_t i = 0; i < plan_.weights.size(); ++i) {
     const NewWeight& weight = plan_.weights[i];
     for (const weights::Source* piece : weight.pieces) {
@@ -361,12 +361,12 @@ void Planner::list_steps() {
     for (const StoredTensor& tensor : weight.tensors)
       if (weight.unchanged) taken.insert(tensor.info.name);
     const auto at = static_cast<size_t>(weight.pieces.front()->tensor - from.data());
-    steps.emplace_back(at, Step{nullptr, i, 0});
+    steps.emplace_back(at, WriteStep{nullptr, i, 0});
   }
   for (size_t i = 0; i < from.size(); ++i) {
     const bool beside = weights::for_each_base(
         from[i].name, [&](const weights::BaseName& base) { return bases.contains(base.name); });
-    if (!beside && !taken.contains(from[i].name)) steps.emplace_back(i, Step{&from[i], 0, 0});
+    if (!beside && !taken.contains(from[i].name)) steps.emplace_back(i, WriteStep{&from[i], 0, 0});
   }
   std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) {
     return std::pair(a.first, a.second.weight) < std::pair(b.first, b.second.weight);

@@ -54,7 +54,7 @@ struct NewWeight {
 };
 
 // One step of writing, in the order of the source's files.
-struct Step {
+struct WriteStep {
   const weights::TensorInfo* copy = nullptr;  // to the tensor of index `first`, or
   size_t weight = 0;                          // an index into weights
   size_t first = 0;
@@ -63,7 +63,7 @@ struct Step {
 struct QuantizePlan {
   std::vector<std::unique_ptr<TargetScheme>> schemes;  // that weights point to
   std::vector<NewWeight> weights;
-  std::vector<Step> steps;
+  std::vector<WriteStep> steps;
   std::vector<weights::TensorInfo> tensors;  // of the new checkpoint
   bool is_copy = false;                      // every weight has its scheme already
   uint64_t excluded = 0;                     // weights that a pattern kept as they are
