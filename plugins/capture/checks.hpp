@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <moert/sdk/capture_spec.hpp>
 #include <moert/sdk/capturer.hpp>
 #include <string>
-#include <string_view>
 
 namespace moert::capture {
 
@@ -12,13 +12,6 @@ namespace moert::capture {
 std::string refusal(const moert_capture_spec_t& spec);
 // The spec as it is; throws MOERT_UNIMPLEMENTED with its refusal.
 moert_capture_spec_t accepted(const moert_capture_spec_t& spec);
-
-// Option `key` as a whole number in [least, most]; throws MOERT_INVALID_ARGUMENT.
-int64_t number_option(const Options& options, std::string_view key, int64_t fallback, int64_t least,
-                      int64_t most);
-// Option `key` as the index of one of two words.
-bool is_second_word(const Options& options, std::string_view key, std::string_view first,
-                    std::string_view second);
 
 // Rows of T in host memory, with strides in elements; valid as long as the tensor.
 template <class T>

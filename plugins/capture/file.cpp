@@ -31,10 +31,11 @@ Support File::supports(const Host&, const moert_capture_spec_t& spec) {
 
 File::File(const Host& host, const moert_capture_spec_t& spec, const Options& options)
     : StepCapturer(spec, options, {"buffer_mb", "folder", "when_full"}),
-      spool_(host, layout(), folder_option(options),
-             static_cast<uint64_t>(number_option(options, "buffer_mb", 64, 1, 1 << 20)) << 20,
-             is_second_word(options, "when_full", "block", "drop") ? Spool::WhenFull::drop
-                                                                   : Spool::WhenFull::block) {}
+      spool_(
+          host, layout(), folder_option(options),
+          static_cast<uint64_t>(detail::number_option(options, "buffer_mb", 64, 1, 1 << 20)) << 20,
+          detail::is_second_word(options, "when_full", "block", "drop") ? Spool::WhenFull::drop
+                                                                        : Spool::WhenFull::block) {}
 
 void File::load(int64_t first, int64_t rows) {
   const size_t bytes = layout().bytes();
@@ -47,13 +48,13 @@ void File::load(int64_t first, int64_t rows) {
 
 void File::read(moert_capture_rows_t& rows) {
   expect_open(false, "read");
-  const int64_t count = readable(rows, spool_.published());
+  const int64_t count = layout().readable(rows, spool_.published());
   const auto most = static_cast<int64_t>(std::max<size_t>(1, kChunkBytes / layout().bytes()));
   for (int64_t r = 0; r < count; ++r) {
     const int64_t row = rows.first + r;
     if (row < chunk_first_ || row >= chunk_first_ + chunk_rows_)
       load(row, std::min(most, count - r));
-    give(&chunk_[static_cast<size_t>(row - chunk_first_) * layout().bytes()], r, rows);
+    layout().give(&chunk_[static_cast<size_t>(row - chunk_first_) * layout().bytes()], r, rows);
   }
   rows.written = count;
 }

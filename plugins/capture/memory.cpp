@@ -14,7 +14,8 @@ Support Memory::supports(const Host&, const moert_capture_spec_t& spec) {
 
 Memory::Memory(const Host& host, const moert_capture_spec_t& spec, const Options& options)
     : StepCapturer(spec, options, {"max_rows"}),
-      max_rows_(static_cast<size_t>(number_option(options, "max_rows", INT64_MAX, 0, INT64_MAX))),
+      max_rows_(
+          static_cast<size_t>(detail::number_option(options, "max_rows", INT64_MAX, 0, INT64_MAX))),
       pool_(host, layout().bytes()) {}
 
 void Memory::take(size_t count, std::vector<std::byte*>& places) {
@@ -31,8 +32,9 @@ void Memory::take(size_t count, std::vector<std::byte*>& places) {
 
 void Memory::read(moert_capture_rows_t& rows) {
   expect_open(false, "read");
-  const int64_t count = readable(rows, static_cast<int64_t>(order_.size()));
-  for (int64_t r = 0; r < count; ++r) give(order_[static_cast<size_t>(rows.first + r)], r, rows);
+  const int64_t count = layout().readable(rows, static_cast<int64_t>(order_.size()));
+  for (int64_t r = 0; r < count; ++r)
+    layout().give(order_[static_cast<size_t>(rows.first + r)], r, rows);
   rows.written = count;
 }
 

@@ -23,7 +23,7 @@ class Memory final : public StepCapturer {
   void take(size_t count, std::vector<std::byte*>& places) override;
   void give_back(std::byte* row) noexcept override { pool_.give_back(row); }
   // begin reserved room for every row that may be committed.
-  void keep(const PendingRow& row) noexcept override { order_.push_back(row.row); }
+  void keep(const PendingRow& row) noexcept override { order_.push_back(row.place); }
 
   size_t max_rows_;
   RowPool pool_;

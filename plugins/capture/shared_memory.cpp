@@ -52,11 +52,12 @@ SharedMemory::SharedMemory(const Host& host, const moert_capture_spec_t& spec,
                            const Options& options, const std::string& name)
     : StepCapturer(spec, options, {"buffer_mb", "folder", "name", "wait_ms", "when_full"}),
       host_(host),
-      block_(is_second_word(options, "when_full", "drop", "block")),
-      wait_ms_(number_option(options, "wait_ms", 10000, 0, INT32_MAX)),
+      block_(detail::is_second_word(options, "when_full", "drop", "block")),
+      wait_ms_(detail::number_option(options, "wait_ms", 10000, 0, INT32_MAX)),
       pool_(host, layout().bytes()),
       segment_(std::string(options.get("folder", MOERT_CAPTURE_SEGMENT_FOLDER)), spec, layout(),
-               static_cast<uint64_t>(number_option(options, "buffer_mb", 16, 1, 1 << 20)) << 20) {
+               static_cast<uint64_t>(detail::number_option(options, "buffer_mb", 16, 1, 1 << 20))
+                   << 20) {
   link(segment_, name);
 }
 
@@ -112,10 +113,10 @@ void SharedMemory::expect(size_t count) {
 
 void SharedMemory::keep(const PendingRow& row) noexcept {
   if (next_ < end_)
-    std::memcpy(segment_.row(next_++), row.row, layout().bytes());
+    std::memcpy(segment_.row(next_++), row.place, layout().bytes());
   else
     ++lost_;
-  pool_.give_back(row.row);
+  pool_.give_back(row.place);
 }
 
 void SharedMemory::publish() noexcept {

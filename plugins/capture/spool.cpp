@@ -114,7 +114,7 @@ void Spool::give_back(std::byte* row) noexcept {
 
 void Spool::push(const PendingRow& row) noexcept {
   entry(end_++) = row;  // the ring has a place for every row and every key that was taken
-  if (row.row == nullptr) ++absent_;
+  if (row.place == nullptr) ++absent_;
 }
 
 bool Spool::must_write() const {
@@ -142,10 +142,10 @@ void Spool::flush() {
 }
 
 void Spool::copy_row(const PendingRow& entry, std::byte* to) const {
-  if (entry.row == nullptr)
+  if (entry.place == nullptr)
     layout_.start(to, entry.sequence, entry.position);
   else
-    std::memcpy(to, entry.row, layout_.bytes());
+    std::memcpy(to, entry.place, layout_.bytes());
 }
 
 Spool::Failure Spool::write_some(size_t entries, uint64_t first) {
@@ -167,7 +167,7 @@ void Spool::run() {
     lock.lock();
     if (failure.error == 0) {
       for (size_t i = 0; i < count; ++i) {
-        std::byte* row = entry(first + i).row;
+        std::byte* row = entry(first + i).place;
         if (row == nullptr)
           --keys_used_;
         else

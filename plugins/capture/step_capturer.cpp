@@ -20,8 +20,6 @@ Judged judge(const int32_t* ids, int64_t k, int64_t num_experts) {
                                                                         : Judged::wrong;
 }
 
-using Key = std::pair<int64_t, int64_t>;
-
 }  // namespace
 
 StepCapturer::StepCapturer(const moert_capture_spec_t& spec, const Options& options,
@@ -60,15 +58,13 @@ void StepCapturer::begin(const moert_capture_step_t& step) {
   expect_open(false, "begin");
   expect_step(step);
   const auto count = static_cast<size_t>(step.tokens);
-  if (pending_.capacity() - pending_.size() < count)
-    pending_.reserve(std::max(pending_.size() + count, 2 * pending_.capacity()));
   places_.clear();
   places_.reserve(count);
   take(count, places_);
-  step_first_ = pending_.size();
+  pending_.open(count);
   for (size_t t = 0; t < places_.size(); ++t) {
     if (places_[t] != nullptr) layout_.start(places_[t], step.sequences[t], step.positions[t]);
-    pending_.push_back({step.sequences[t], step.positions[t], places_[t]});
+    pending_.push({step.sequences[t], step.positions[t], places_[t]});
   }
   std::fill(recorded_.begin(), recorded_.end(), uint8_t{0});
   tokens_ = step.tokens;
@@ -111,88 +107,32 @@ void StepCapturer::record(const moert_capture_record_t& record) {
   recorded_[layer] = 1;
 }
 
-template <class Wanted>
-void StepCapturer::commit_if(Wanted&& wanted) {
-  const auto count = std::count_if(pending_.begin(), pending_.end(), wanted);
-  if (count == 0) return;
-  expect(static_cast<size_t>(count));
-  size_t stay = 0;
-  for (const PendingRow& row : pending_) {
-    if (wanted(row))
-      keep(row);
-    else
-      pending_[stay++] = row;
-  }
-  pending_.resize(stay);
-  publish();
-}
-
-// Rows of earlier steps with a key of this one go too, before it: committed later, they would count
-// instead of it.
-void StepCapturer::commit_step() {
-  if (step_first_ == 0) return commit_if([](const PendingRow&) { return true; });
-  std::vector<Key> keys;
-  for (size_t i = step_first_; i < pending_.size(); ++i)
-    keys.emplace_back(pending_[i].sequence, pending_[i].position);
-  std::sort(keys.begin(), keys.end());
-  commit_if([&](const PendingRow& row) {
-    return std::binary_search(keys.begin(), keys.end(), Key(row.sequence, row.position));
-  });
-}
-
 void StepCapturer::end() {
   expect_open(true, "end");
   open_ = false;
-  if (commit_at_end_) commit_step();
+  if (!commit_at_end_) return;
+  if (pending_.commit_step([this](size_t count) { expect(count); },
+                           [this](const PendingRow& row) { keep(row); }))
+    publish();
 }
 
 void StepCapturer::abort() {
   expect_open(true, "abort");
   open_ = false;
-  for (size_t i = step_first_; i < pending_.size(); ++i) give_back(pending_[i].row);
-  pending_.resize(step_first_);
+  pending_.abort([this](std::byte* row) { give_back(row); });
 }
 
 void StepCapturer::commit(int64_t sequence, int64_t position) {
   expect_open(false, "commit");
-  commit_if([&](const PendingRow& row) {
-    return row.sequence == sequence && (row.position < position || position == INT64_MAX);
-  });
+  if (pending_.commit(
+          sequence, position, [this](size_t count) { expect(count); },
+          [this](const PendingRow& row) { keep(row); }))
+    publish();
 }
 
 void StepCapturer::drop(int64_t sequence, int64_t position) {
   expect_open(false, "drop");
-  size_t stay = 0;
-  for (const PendingRow& row : pending_) {
-    if (row.sequence == sequence && row.position >= position)
-      give_back(row.row);
-    else
-      pending_[stay++] = row;
-  }
-  pending_.resize(stay);
-}
-
-int64_t StepCapturer::readable(const moert_capture_rows_t& rows, int64_t total) const {
-  expect_layer(rows.layer);
-  if (rows.first < 0 || rows.rows < 0)
-    throw PluginError(MOERT_INVALID_ARGUMENT,
-                      "rows " + std::to_string(rows.rows) + " from " + std::to_string(rows.first));
-  if ((rows.weights != nullptr && !layout_.has_weights()) ||
-      (rows.margins != nullptr && !layout_.has_margins()))
-    throw PluginError(MOERT_INVALID_ARGUMENT, "weights or margins were not captured");
-  return std::max<int64_t>(0, std::min(rows.rows, total - rows.first));
-}
-
-void StepCapturer::give(const std::byte* row, int64_t r, const moert_capture_rows_t& rows) const {
-  const bool present = layout_.present(row, rows.layer);
-  if (rows.present != nullptr) rows.present[r] = present ? 1 : 0;
-  if (rows.sequences != nullptr) rows.sequences[r] = layout_.sequence(row);
-  if (rows.positions != nullptr) rows.positions[r] = layout_.position(row);
-  if (!present) return;
-  const int64_t k = layout_.top_k(rows.layer);
-  layout_.get(row, rows.layer, rows.ids == nullptr ? nullptr : rows.ids + r * k,
-              rows.weights == nullptr ? nullptr : rows.weights + r * k,
-              rows.margins == nullptr ? nullptr : rows.margins + r);
+  pending_.drop(sequence, position, [this](std::byte* row) { give_back(row); });
 }
 
 }  // namespace moert::capture

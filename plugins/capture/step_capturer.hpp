@@ -4,15 +4,13 @@
 
 #include <moert/sdk/capture_row.hpp>
 #include <moert/sdk/capturer.hpp>
+#include <moert/sdk/pending_rows.hpp>
 #include <vector>
 
 namespace moert::capture {
 
-// A recorded row. `row` has the form of CaptureRowLayout; nullptr: only which token it was is kept.
-struct PendingRow {
-  int64_t sequence, position;
-  std::byte* row;
-};
+// A place has the form of CaptureRowLayout; nullptr: only which token the row was is kept.
+using PendingRow = PendingRows<std::byte*>::Row;
 
 // Derive, and say where rows lie (take, give_back) and what becomes of the committed ones (expect, keep,
 // publish). Pending rows stay in order of their arrival, and are committed in that order.
@@ -45,26 +43,16 @@ class StepCapturer : public RoutedExpertsCapturer {
   const CaptureRowLayout& layout() const { return layout_; }
   size_t pending() const { return pending_.size(); }
   void expect_open(bool open, const char* call) const;
-  // Checks a request for reading; how many of `total` rows it gets.
-  int64_t readable(const moert_capture_rows_t& rows, int64_t total) const;
-  // Writes row `r` of an answer.
-  void give(const std::byte* row, int64_t r, const moert_capture_rows_t& rows) const;
 
  private:
   void expect_step(const moert_capture_step_t& step) const;
   void expect_layer(uint32_t layer) const;
-  // Commits the pending rows that `wanted` names, in their order.
-  template <class Wanted>
-  void commit_if(Wanted&& wanted);
-  void commit_step();
-
   CaptureRowLayout layout_;
   int64_t max_tokens_;
-  std::vector<PendingRow> pending_;  // those of the open step at the end
+  PendingRows<std::byte*> pending_;
   // The open step.
   bool open_ = false, commit_at_end_ = false;
   int64_t tokens_ = 0;
-  size_t step_first_ = 0;           // in pending_
   std::vector<std::byte*> places_;  // of its rows; those beyond are lost
   std::vector<uint8_t> recorded_;   // per layer
   std::vector<int32_t> ids_;        // one row, for tensors whose rows are not contiguous

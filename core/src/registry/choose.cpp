@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <optional>
 #include <string_view>
 
 #include "registry/registry.hpp"
@@ -42,14 +41,19 @@ bool lists(std::string_view list, std::string_view word) {
   return false;
 }
 
+const std::string* capability(const Candidate& candidate, std::string_view wanted) {
+  for (const auto& [key, value] : candidate.caps)
+    if (key == wanted) return &value;
+  return nullptr;
+}
+
 // Why a candidate is not even asked.
 std::optional<std::string> out_of_question(const Candidate& candidate, const Policy& policy) {
   if (policy.pinned.empty() && (candidate.flags & MOERT_FEATURE_PIN_ONLY) != 0)
     return "only used when named";
-  for (const auto& [key, value] : candidate.caps)
-    if (key == "device" && !policy.device.empty() && !lists(value, policy.device))
-      return "runs on " + value + ", the layer is on " + policy.device;
-  return std::nullopt;
+  if (policy.device.empty() || lists_device(candidate, policy.device).value_or(true))
+    return std::nullopt;
+  return "runs on " + *capability(candidate, "device") + ", the layer is on " + policy.device;
 }
 
 std::string words_of(const moert_support_t& support) {
@@ -192,6 +196,12 @@ const char* state_name(Row::State state) {
 }
 
 }  // namespace
+
+std::optional<bool> lists_device(const Candidate& candidate, const std::string& kind) {
+  const std::string* listed = capability(candidate, "device");
+  if (listed == nullptr) return std::nullopt;
+  return lists(*listed, kind);
+}
 
 Decision choose(const std::vector<const Candidate*>& candidates, const Policy& policy,
                 const Ask& ask) {

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -54,6 +55,10 @@ template <class Table>
 const Table* table_of(const Candidate& candidate) {
   return static_cast<const Table*>(candidate.table.get());
 }
+
+// Does a candidate's capability "device" list this kind ("cuda, hip"; "any" lists all)? nullopt: it has no such
+// capability.
+std::optional<bool> lists_device(const Candidate& candidate, const std::string& kind);
 
 // What the user wants for one kind.
 //

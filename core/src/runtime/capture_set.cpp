@@ -52,7 +52,8 @@ CaptureSet::CaptureSet(const Session& session, const Model& model, int64_t max_t
     : session_(session),
       model_(model),
       max_tokens_(max_tokens),
-      layers_(captured_layers(model.spec())) {
+      layers_(captured_layers(model.spec())),
+      rows_(model) {
   for (const capture::CapturedLayer& layer : layers_) {
     layer_ids_.push_back(layer.layer_id);
     num_experts_.push_back(layer.num_experts);
@@ -77,13 +78,30 @@ moert_capture_spec_t CaptureSet::capture_spec(uint32_t what) const {
   moert_capture_spec_t spec{};
   spec.struct_size = sizeof spec;
   spec.what = what;
-  spec.device = model_.device().id();
+  spec.device = kCpu;
   spec.max_tokens = max_tokens_;
   spec.n_layers = static_cast<uint32_t>(layer_ids_.size());
   spec.layer_ids = layer_ids_.data();
   spec.num_experts = num_experts_.data();
   spec.top_k = top_k_.data();
   return spec;
+}
+
+// Where a capturer reads rows; nullopt: on devices of another kind.
+std::optional<moert_device_id_t> CaptureSet::place_of(const registry::Candidate& candidate) const {
+  const moert_device_id_t device = model_.device().id();
+  if (registry::lists_device(candidate, model_.device().word()).value_or(false)) return device;
+  if (registry::lists_device(candidate, "cpu").value_or(true)) return kCpu;
+  return std::nullopt;
+}
+
+moert_support_t CaptureSet::ask_candidate(const registry::Candidate& candidate,
+                                          moert_capture_spec_t& spec) const {
+  const auto place = place_of(candidate);
+  if (!place)
+    return refusal("reads memory of other devices, the model is on " + model_.device().text());
+  spec.device = *place;
+  return ask<moert_capturer_t>(session_.host(), candidate, &spec);
 }
 
 AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted) {
@@ -101,13 +119,14 @@ AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted) {
   registry::Policy policy;
   policy.pinned = wanted.to.find('.') == std::string::npos ? "capture." + wanted.to : wanted.to;
   const registry::Ask question = [&](const registry::Candidate& candidate) {
-    return ask<moert_capturer_t>(session_.host(), candidate, &spec);
+    return ask_candidate(candidate, spec);
   };
   const registry::Decision decision =
       registry::choose(session_.registry().candidates(MOERT_KIND_CAPTURER), policy, question);
   if (decision.chosen == nullptr)
     throw Error(Fault::refused, "no capturer '" + wanted.to + "' accepts the run", "capture.to",
                 "the candidates and their reasons:\n" + registry::decision_table(decision));
+  spec.device = *place_of(*decision.chosen);
   std::vector<moert_kv_t> options;
   for (const auto& [key, value] : wanted.options) options.push_back({key.c_str(), value.c_str()});
   void* self = nullptr;
@@ -117,7 +136,8 @@ AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted) {
                                          static_cast<uint32_t>(options.size()), &self, call.out());
   check_create(code, call, decision.chosen->name);
   check(code, call, decision.chosen->name, "create");
-  AttachedCapturer made{wanted, what, Part<moert_capturer_t>(*decision.chosen, self)};
+  AttachedCapturer made{wanted, what, Part<moert_capturer_t>(*decision.chosen, self),
+                        spec.device.kind != MOERT_DEVICE_CPU};
   if (!wanted.path.empty()) expect_readable(made);
   attached_.push_back(std::move(made));
   return attached_.back();
@@ -132,7 +152,7 @@ void CaptureSet::each(const char* action, Function&& function) const {
   std::exception_ptr first;
   for (const AttachedCapturer& capturer : attached_) try {
       Call call;
-      check(function(capturer.part, call.out()), call, capturer.part.name(), action);
+      check(function(capturer, call.out()), call, capturer.part.name(), action);
     } catch (...) {
       if (first == nullptr) first = std::current_exception();
     }
@@ -141,28 +161,18 @@ void CaptureSet::each(const char* action, Function&& function) const {
 
 void CaptureSet::begin(const StepRows& rows) {
   if (attached_.empty()) return;
-  sequences_.clear();
-  positions_.clear();
-  from_.clear();
-  for (int64_t t = 0; t < rows.tokens; ++t) {
-    if (rows.valid != nullptr && rows.valid[t] == 0) continue;
-    // Padding behind the tokens is passed over by counting; padding between them needs a list.
-    if (static_cast<int64_t>(sequences_.size()) != t && from_.empty())
-      for (size_t i = 0; i < sequences_.size(); ++i) from_.push_back(static_cast<int64_t>(i));
-    if (static_cast<int64_t>(sequences_.size()) != t) from_.push_back(t);
-    sequences_.push_back(rows.keys[t].sequence);
-    positions_.push_back(rows.keys[t].position);
-  }
-  const moert_capture_step_t step = {sizeof step,
-                                     rows.final ? uint32_t{MOERT_CAPTURE_STEP_COMMIT} : 0U,
-                                     static_cast<int64_t>(sequences_.size()),
-                                     model_.device().stream(),
-                                     sequences_.data(),
-                                     positions_.data()};
+  rows_.set(rows, std::any_of(attached_.begin(), attached_.end(),
+                              [](const auto& capturer) { return capturer.on_device; }));
+  static constexpr moert_stream_t kHostStream = {sizeof kHostStream, 0, kCpu, nullptr};
+  moert_capture_step_t step = {
+      sizeof step,       rows.final ? uint32_t{MOERT_CAPTURE_STEP_COMMIT} : 0U,
+      rows_.count(),     nullptr,
+      rows_.sequences(), rows_.positions()};
   std::vector<const AttachedCapturer*> begun;
   try {
     for (const AttachedCapturer& capturer : attached_) {
       Call call;
+      step.stream = capturer.on_device ? model_.device().stream() : &kHostStream;
       check(capturer.part->begin(capturer.part.self(), &step, call.out()), call,
             capturer.part.name(), "begin");
       begun.push_back(&capturer);
@@ -175,59 +185,46 @@ void CaptureSet::begin(const StepRows& rows) {
   }
 }
 
-// Padding stands between the tokens: their rows are copied together.
-void CaptureSet::gather(const ForwardContext& context, size_t layer) {
-  if (model_.device().id().kind != MOERT_DEVICE_CPU)
-    throw Error(Fault::usage, "padded rows between tokens cannot be captured on this device",
-                "layer " + std::to_string(layer_ids_[layer]), "put padded rows behind the tokens");
-  const auto k = static_cast<size_t>(top_k_[layer]);
-  routing_.ids.resize(from_.size() * k);
-  routing_.weights.resize(from_.size() * k);
-  routing_.margins.resize(from_.size());
-  const auto* ids = static_cast<const int32_t*>(context.ids_view(layer).get()->data);
-  const auto* weights = static_cast<const float*>(context.weights_view(layer).get()->data);
-  const auto* margins = static_cast<const float*>(context.margins_view().get()->data);
-  for (size_t i = 0; i < from_.size(); ++i) {
-    const auto from = static_cast<size_t>(from_[i]);
-    std::copy_n(ids + from * k, k, routing_.ids.data() + i * k);
-    std::copy_n(weights + from * k, k, routing_.weights.data() + i * k);
-    routing_.margins[i] = margins[from];
-  }
+bool CaptureSet::needs_host_rows() const {
+  return std::any_of(attached_.begin(), attached_.end(),
+                     [](const AttachedCapturer& capturer) { return !capturer.on_device; });
 }
 
-void CaptureSet::record(size_t layer, const ForwardContext& context) {
-  if (attached_.empty()) return;
-  TensorView ids = context.ids_view(layer), weights = context.weights_view(layer);
-  TensorView margins = context.margins_view();
-  if (!from_.empty()) {
-    gather(context, layer);
-    const auto rows = static_cast<int64_t>(from_.size());
-    ids = TensorView(routing_.ids.data(), MOERT_DTYPE_I32, {rows, top_k_[layer]});
-    weights = TensorView(routing_.weights.data(), MOERT_DTYPE_F32, {rows, top_k_[layer]});
-    margins = TensorView(routing_.margins.data(), MOERT_DTYPE_F32, {rows});
+void CaptureSet::record(size_t layer, const ForwardContext& context, const Routing* routing) {
+  std::optional<CaptureRows::Views> host, device;
+  for (const AttachedCapturer& capturer : attached_) {
+    if (capturer.on_device && !device) device = rows_.on_device(layer, context);
+    if (!capturer.on_device && !host) host = rows_.on_host(*routing);
   }
-  const moert_capture_record_t record = {
-      sizeof record, 0, static_cast<uint32_t>(layer), 0, ids, weights, margins};
-  each("record", [&](const Part<moert_capturer_t>& part, moert_error_t* error) {
-    return part->record(part.self(), &record, error);
+  each("record", [&](const AttachedCapturer& capturer, moert_error_t* error) {
+    const CaptureRows::Views& views = capturer.on_device ? *device : *host;
+    const moert_capture_record_t record = {
+        sizeof record, 0, static_cast<uint32_t>(layer), 0, views.ids, views.weights, views.margins};
+    return capturer.part->record(capturer.part.self(), &record, error);
   });
 }
 
 void CaptureSet::end() {
-  each("end", [](const Part<moert_capturer_t>& part, moert_error_t* error) {
-    return part->end(part.self(), error);
+  each("end", [](const AttachedCapturer& capturer, moert_error_t* error) {
+    return capturer.part->end(capturer.part.self(), error);
+  });
+}
+
+void CaptureSet::abort() {
+  each("abort", [](const AttachedCapturer& capturer, moert_error_t* error) {
+    return capturer.part->abort(capturer.part.self(), error);
   });
 }
 
 void CaptureSet::commit(int64_t sequence, int64_t position) {
-  each("commit", [&](const Part<moert_capturer_t>& part, moert_error_t* error) {
-    return part->commit(part.self(), sequence, position, error);
+  each("commit", [&](const AttachedCapturer& capturer, moert_error_t* error) {
+    return capturer.part->commit(capturer.part.self(), sequence, position, error);
   });
 }
 
 void CaptureSet::drop(int64_t sequence, int64_t position) {
-  each("drop", [&](const Part<moert_capturer_t>& part, moert_error_t* error) {
-    return part->drop(part.self(), sequence, position, error);
+  each("drop", [&](const AttachedCapturer& capturer, moert_error_t* error) {
+    return capturer.part->drop(capturer.part.self(), sequence, position, error);
   });
 }
 

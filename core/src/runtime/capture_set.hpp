@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <list>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,26 +13,18 @@
 #include <moert/abi/capturer.h>
 
 #include "capture/capture_info.hpp"
-#include "capture/row_places.hpp"
-#include "runtime/forward_context.hpp"
+#include "runtime/capture_rows.hpp"
 #include "runtime/part.hpp"
 #include "spec/run.hpp"
 
 namespace moert::runtime {
-
-// Which tokens the rows of a step are.
-struct StepRows {
-  int64_t tokens = 0;
-  const capture::RowKey* keys = nullptr;  // [tokens]
-  const uint8_t* valid = nullptr;         // [tokens]; 0: padding. nullptr: all are tokens
-  bool final = true;                      // committed when the step ends
-};
 
 // One attached capturer.
 struct AttachedCapturer {
   spec::Capture wanted;
   uint32_t what = 0;  // MOERT_CAPTURE_*
   Part<moert_capturer_t> part;
+  bool on_device = false;  // reads the memory of the model's device, not the host's
 };
 
 // Outlived by session and model. Sizes come from the model's layers, whatever their config's keys were
@@ -42,16 +35,24 @@ class CaptureSet {
 
   // Throws Error(refused) with the table if a capturer is unknown or refuses; Error(usage) for a word
   // in `what` that it does not know, for a dense model (there is nothing to capture), for a `path`
-  // where the capturer's rows cannot be read back. The reference lasts until detach.
+  // where the capturer's rows cannot be read back. The reference lasts until detach. A capturer whose capability
+  // `device` lists the kind of the model's device reads that device's memory; others read the host's, to which rows
+  // come once per layer for all of them.
   AttachedCapturer& attach(const spec::Capture& wanted);
   void detach(const AttachedCapturer& capturer);
   bool empty() const { return attached_.empty(); }
   const std::list<AttachedCapturer>& attached() const { return attached_; }
 
+  // Some attached capturer reads rows in host memory.
+  bool needs_host_rows() const;
+
   // A step; see Step, which has checked the rows. Padded rows are left out.
   void begin(const StepRows& rows);
-  void record(size_t layer, const ForwardContext& context);
+  // After the forward in `context`. `routing` are its decisions on the host, with margins; nullptr where no capturer
+  // needs them there: then nothing is waited for.
+  void record(size_t layer, const ForwardContext& context, const Routing* routing);
   void end();
+  void abort();  // instead of end: nothing of the step is kept
   // Between steps: the rows of a sequence below `position` are final; those from it on are gone, unless
   // they are final. These and end() reach every capturer, and then throw what the first of them had.
   void commit(int64_t sequence, int64_t position);
@@ -75,7 +76,9 @@ class CaptureSet {
                            std::vector<capture::RowKey>& keys);
   static capture::RowPlaces places_of(const AttachedCapturer& capturer,
                                       const std::function<void()>& poll);
-  void gather(const ForwardContext& context, size_t layer);
+  std::optional<moert_device_id_t> place_of(const registry::Candidate& candidate) const;
+  moert_support_t ask_candidate(const registry::Candidate& candidate,
+                                moert_capture_spec_t& spec) const;
   template <class Function>
   void each(const char* action, Function&& function) const;
 
@@ -85,10 +88,7 @@ class CaptureSet {
   std::vector<capture::CapturedLayer> layers_;
   std::vector<int64_t> layer_ids_, num_experts_, top_k_;
   std::list<AttachedCapturer> attached_;
-  // Of the open step.
-  std::vector<int64_t> sequences_, positions_;
-  std::vector<int64_t> from_;  // tokens among its rows; empty: they are the first ones
-  Routing routing_;            // its tokens alone, where they have to be gathered
+  CaptureRows rows_;  // of the open step
 };
 
 // Throws Error(refused) where the runner of some layer hides its routing, so that it can be neither captured

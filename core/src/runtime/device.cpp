@@ -17,6 +17,11 @@ struct Wanted {
   int32_t ordinal = 0;
 };
 
+[[noreturn]] void no_device(const std::string& text) {
+  throw Error(Fault::usage, "'" + text + "' is no device", "device",
+              "write auto, cpu, or a backend and a number such as cuda:0");
+}
+
 Wanted parse_wanted(const std::string& text) {
   if (text == "auto") return {};
   const size_t colon = text.find(':');
@@ -26,9 +31,7 @@ Wanted parse_wanted(const std::string& text) {
     const auto [at, error] = std::from_chars(text.data() + colon + 1, end, wanted.ordinal);
     if (error != std::errc() || at != end || wanted.ordinal < 0) wanted.kind.clear();
   }
-  if (wanted.kind.empty() || wanted.kind.size() > 4)
-    throw Error(Fault::usage, "'" + text + "' is no device", "device",
-                "write auto, cpu, or a backend and a number such as cuda:0");
+  if (wanted.kind.empty()) no_device(text);
   return wanted;
 }
 
@@ -46,9 +49,16 @@ std::vector<const registry::Candidate*> in_order(std::vector<const registry::Can
   return all;
 }
 
-}  // namespace
+[[noreturn]] void no_memory(const std::string& where, const std::string& name, uint64_t bytes,
+                            const char* purpose, const Call& call) {
+  throw Error(Fault::device,
+              "no memory " + where + ": " + std::to_string(bytes) + " bytes for " + purpose + " (" +
+                  call.message() + ")",
+              name, "free memory, use fewer tokens, or choose another device");
+}
 
-std::string device_kind_text(uint32_t kind) {
+// "cuda" from a FourCC, without the padding.
+std::string kind_text(uint32_t kind) {
   std::string text;
   for (int shift = 0; shift < 32; shift += 8) {
     const char c = static_cast<char>((kind >> shift) & 0xff);
@@ -57,18 +67,34 @@ std::string device_kind_text(uint32_t kind) {
   return text;
 }
 
+// What devices of this feature are called.
+std::string word_of(const registry::Candidate& candidate) {
+  for (const auto& [key, value] : candidate.caps)
+    if (key == "device") return value;
+  return kind_text(registry::table_of<moert_device_t>(candidate)->kind);
+}
+
+}  // namespace
+
+std::string device_word(const Session& session, uint32_t kind) {
+  for (const registry::Candidate* candidate : session.registry().candidates(MOERT_KIND_DEVICE))
+    if (registry::table_of<moert_device_t>(*candidate)->kind == kind) return word_of(*candidate);
+  return kind_text(kind);
+}
+
 Device::Device(const Session& session, const std::string& wanted_text,
                const std::vector<std::string>& prefer) {
   const Wanted wanted = parse_wanted(wanted_text);
   std::vector<std::string> reasons;
   for (const registry::Candidate* candidate :
        in_order(session.registry().candidates(MOERT_KIND_DEVICE), prefer)) {
-    const std::string kind = device_kind_text(registry::table_of<moert_device_t>(*candidate)->kind);
-    if (!wanted.kind.empty() && kind != wanted.kind) continue;
+    if (!wanted.kind.empty() && word_of(*candidate) != wanted.kind) continue;
     std::string why;
     if (open(session, *candidate, wanted.ordinal, why)) return;
     reasons.push_back(candidate->name + ": " + why);
   }
+  constexpr size_t kLetters = 4;  // of a kind; a longer word is one only if a plugin says so
+  if (reasons.empty() && wanted.kind.size() > kLetters) no_device(wanted_text);
   if (reasons.empty())
     reasons.emplace_back("no plugin offers such a device; see `moert plugins list`");
   throw Error(Fault::device, "no device for '" + wanted_text + "'", "device",
@@ -91,12 +117,19 @@ bool Device::open(const Session& session, const registry::Candidate& candidate, 
   }
   moert_device_info_t info{};
   info.struct_size = sizeof info;
-  call.check(table->info(ordinal, &info, call.out()), candidate.name, "info");
+  if (table->info(ordinal, &info, call.out()) != MOERT_OK) {
+    why = call.message();
+    return false;
+  }
   moert_stream_t stream{};
   stream.struct_size = sizeof stream;
-  call.check(table->stream_create(ordinal, &stream, call.out()), candidate.name, "stream_create");
+  if (table->stream_create(ordinal, &stream, call.out()) != MOERT_OK) {
+    why = call.message();
+    return false;
+  }
   table_ = table;
   name_ = candidate.name;
+  word_ = word_of(candidate);
   info_ = info;
   stream_ = stream;
   return true;
@@ -106,9 +139,7 @@ Device::~Device() {
   if (table_ != nullptr) table_->stream_destroy(&stream_);
 }
 
-std::string Device::text() const {
-  return device_kind_text(info_.id.kind) + ":" + std::to_string(info_.id.ordinal);
-}
+std::string Device::text() const { return word_ + ":" + std::to_string(info_.id.ordinal); }
 
 void Device::copy_to_device(void* to, const void* from, uint64_t bytes) const {
   if (bytes == 0) return;
@@ -124,9 +155,31 @@ void Device::copy_to_host(void* to, const void* from, uint64_t bytes) const {
              "copy_to_host");
 }
 
+void Device::copy(void* to, const void* from, uint64_t bytes) const {
+  if (bytes == 0) return;
+  Call call;
+  call.check(table_->copy(&stream_, to, from, bytes, call.out()), name_.c_str(), "copy");
+}
+
+void Device::fill(void* memory, uint8_t value, uint64_t bytes) const {
+  if (bytes == 0) return;
+  Call call;
+  call.check(table_->fill(&stream_, memory, value, bytes, call.out()), name_.c_str(), "fill");
+}
+
 void Device::synchronize() const {
+  if (const moert_code_t code = std::exchange(found_, MOERT_OK); code != MOERT_OK)
+    found_call_.check(code, name_.c_str(), "stream_synchronize");
   Call call;
   call.check(table_->stream_synchronize(&stream_, call.out()), name_.c_str(), "stream_synchronize");
+}
+
+void Device::finish() const noexcept {
+  Call call;
+  const moert_code_t code = table_->stream_synchronize(&stream_, call.out());
+  if (code == MOERT_OK || found_ != MOERT_OK) return;
+  found_ = code;
+  found_call_ = call;
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
@@ -135,21 +188,39 @@ DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)) {}
 
 DeviceMemory::~DeviceMemory() {
-  if (data_ != nullptr) device_->table_->free(device_->info_.id.ordinal, data_);
+  if (data_ == nullptr) return;
+  device_->finish();
+  device_->table_->free(device_->info_.id.ordinal, data_);
 }
 
 void DeviceMemory::reserve(uint64_t bytes, const char* purpose) {
   if (bytes <= bytes_) return;
   const int32_t ordinal = device_->info_.id.ordinal;
+  if (data_ != nullptr) device_->finish();
   if (data_ != nullptr) device_->table_->free(ordinal, std::exchange(data_, nullptr));
   bytes_ = 0;
   Call call;
   const moert_code_t code = device_->table_->alloc(ordinal, bytes, &data_, call.out());
+  if (code != MOERT_OK) no_memory("on " + device_->text(), device_->name_, bytes, purpose, call);
+  bytes_ = bytes;
+}
+
+StagingMemory::~StagingMemory() {
+  if (data_ == nullptr) return;
+  device_->finish();
+  device_->table_->free_host(device_->info_.id.ordinal, data_);
+}
+
+void StagingMemory::reserve(uint64_t bytes, const char* purpose) {
+  if (bytes <= bytes_) return;
+  const int32_t ordinal = device_->info_.id.ordinal;
+  if (data_ != nullptr) device_->finish();
+  if (data_ != nullptr) device_->table_->free_host(ordinal, std::exchange(data_, nullptr));
+  bytes_ = 0;
+  Call call;
+  const moert_code_t code = device_->table_->alloc_host(ordinal, bytes, &data_, call.out());
   if (code != MOERT_OK)
-    throw Error(Fault::device,
-                "no memory on " + device_->text() + ": " + std::to_string(bytes) + " bytes for " +
-                    purpose + " (" + call.message() + ")",
-                device_->name_, "free memory, use fewer tokens, or choose another device");
+    no_memory("on the host for " + device_->text(), device_->name_, bytes, purpose, call);
   bytes_ = bytes;
 }
 

@@ -144,9 +144,13 @@ void ForwardContext::forward(size_t layer, const int32_t* forced_ids, const uint
 }
 
 void ForwardContext::mark_ids(size_t layer) {
-  const auto slots = static_cast<size_t>(tokens_ * model_.layer(layer).routing.top_k);
-  if (unwritten_.size() < slots) unwritten_.resize(slots, kUnwrittenId);
-  model_.device().copy_to_device(ids_.data(), unwritten_.data(), slots * sizeof(int32_t));
+  const auto slots = static_cast<uint64_t>(tokens_ * model_.layer(layer).routing.top_k);
+  model_.device().fill(ids_.data(), kUnwrittenByte, slots * sizeof(int32_t));
+}
+
+void ForwardContext::copy_ids(size_t layer, int32_t* staging) const {
+  const auto slots = static_cast<uint64_t>(tokens_ * model_.layer(layer).routing.top_k);
+  model_.device().copy_to_host(staging, ids_.data(), slots * sizeof(int32_t));
 }
 
 void ForwardContext::read_output(void* out) {

@@ -18,7 +18,9 @@ struct Routing {
 };
 
 // Stands in the ids until a runner has written its choices; no expert, and not the -1 of padded rows.
-inline constexpr int32_t kUnwrittenId = INT32_MIN;
+// Made of equal bytes, so that a device can fill with it.
+inline constexpr uint8_t kUnwrittenByte = 0x80;
+inline constexpr int32_t kUnwrittenId = static_cast<int32_t>(0x80808080);
 
 // Reused from layer to layer and from step to step: a forward of at most max_tokens rows allocates
 // nothing. Bound to one model; one thread at a time.
@@ -44,6 +46,8 @@ class ForwardContext {
   // After a forward: copies results to the host. `out` is [tokens, H] of the model's dtype.
   void read_output(void* out);
   void read_routing(size_t layer, Routing& routing, bool with_margins);
+  // Enqueues a copy of the ids [tokens, k] to staging memory.
+  void copy_ids(size_t layer, int32_t* staging) const;
   // Views of the last forward's decisions on the device, for capturers.
   TensorView ids_view(size_t layer) const;
   TensorView weights_view(size_t layer) const;
@@ -57,7 +61,6 @@ class ForwardContext {
   const Model& model_;
   int64_t max_tokens_, vocabulary_, tokens_ = 0;
   bool has_token_ids_ = false;
-  std::vector<int32_t> unwritten_;  // made when it is first needed
   DeviceMemory hidden_, out_, logits_, ids_, weights_, margins_, forced_, valid_, token_ids_,
       workspace_;
 };

@@ -30,8 +30,19 @@ void Step::begin(const StepRows& rows) {
   if (needs_rows()) check_keys();
   rows_ = {rows.tokens, keys_.data(), valid_.empty() ? nullptr : valid_.data(), rows.final};
   recorded_.assign(model_.num_layers(), 0);
+  waiting_.clear();
+  checks_at_end_ =
+      needs_rows() && !captures_.needs_host_rows() && replay_ == nullptr && verify_ == nullptr;
+  if (checks_at_end_) reserve_staging();
   captures_.begin(rows_);
   open_ = true;
+}
+
+void Step::reserve_staging() {
+  int64_t slots = 0;
+  for (size_t i = 0; i < model_.num_layers(); ++i)
+    slots += rows_.tokens * model_.layer(i).routing.top_k;
+  staged_ids_.reserve(static_cast<uint64_t>(slots) * sizeof(int32_t), "expert ids to be checked");
 }
 
 void Step::check_keys() {
@@ -84,27 +95,53 @@ const int32_t* Step::enter(size_t layer, const int32_t* asked) {
 void Step::leave(size_t layer) {
   if (!needs_rows()) return;
   recorded_[layer] = 1;
-  context_.read_routing(layer, routing_, verify_ != nullptr);
-  check_choices(layer);
-  captures_.record(layer, context_);
+  if (checks_at_end_) {
+    check_later(layer);
+    return captures_.record(layer, context_, nullptr);
+  }
+  context_.read_routing(layer, routing_, true);
+  check_choices(layer, routing_.ids.data(), forced_);
+  captures_.record(layer, context_, &routing_);
   if (verify_ != nullptr) compare(layer);
 }
 
-void Step::check_choices(size_t layer) {
-  const int64_t k = routing_.top_k;
+int32_t* Step::staged_ids(size_t layer) const {
+  int64_t before = 0;
+  for (size_t i = 0; i < layer; ++i) before += rows_.tokens * model_.layer(i).routing.top_k;
+  return static_cast<int32_t*>(staged_ids_.data()) + before;
+}
+
+void Step::check_later(size_t layer) {
+  Waiting waiting{layer, {}};
+  if (forced_ != nullptr)
+    waiting.forced.assign(forced_, forced_ + rows_.tokens * model_.layer(layer).routing.top_k);
+  context_.copy_ids(layer, staged_ids(layer));
+  waiting_.push_back(std::move(waiting));
+}
+
+void Step::check_waiting() {
+  if (waiting_.empty()) return;
+  context_.synchronize();
+  for (const Waiting& waiting : waiting_)
+    check_choices(waiting.layer, staged_ids(waiting.layer),
+                  waiting.forced.empty() ? nullptr : waiting.forced.data());
+}
+
+void Step::check_choices(size_t layer, const int32_t* all_ids, const int32_t* forced) const {
+  const int64_t k = model_.layer(layer).routing.top_k;
   const auto fail = [&](const std::string& problem) {
     throw Error(Fault::plugin, model_.runner(layer).name() + " " + problem,
                 "layer " + std::to_string(model_.layer(layer).layer_id),
                 "do not capture or replay with it; report it to its vendor");
   };
-  for (int64_t t = 0; t < routing_.tokens; ++t) {
-    const int32_t* ids = routing_.ids.data() + t * k;
+  for (int64_t t = 0; t < rows_.tokens; ++t) {
+    const int32_t* ids = all_ids + t * k;
     for (int64_t j = 0; j < k; ++j)
       if (ids[j] == kUnwrittenId)
         fail("did not report which experts it chose for row " + std::to_string(t));
-    if (forced_ == nullptr || forced_[t * k] < 0) continue;
+    if (forced == nullptr || forced[t * k] < 0) continue;
     if (rows_.valid != nullptr && rows_.valid[t] == 0) continue;
-    if (!std::equal(ids, ids + k, forced_ + t * k))
+    if (!std::equal(ids, ids + k, forced + t * k))
       fail("chose other experts for row " + std::to_string(t) + " than it was told to");
   }
 }
@@ -126,6 +163,15 @@ void Step::end() {
     throw Error(Fault::usage, "no step is open", "end_step", "begin_step comes before it");
   open_ = false;
   compared_ += rows_.tokens;
+  try {
+    check_waiting();
+  } catch (...) {
+    try {
+      captures_.abort();
+    } catch (const Error&) {  // what led here counts
+    }
+    throw;
+  }
   captures_.end();
 }
 

@@ -20,7 +20,7 @@ namespace moert::runtime {
 class Step {
  public:
   Step(const Model& model, ForwardContext& context, CaptureSet& captures)
-      : model_(model), context_(context), captures_(captures) {}
+      : model_(model), context_(context), captures_(captures), staged_ids_(model.device()) {}
 
   // From the next step on; nullptr ends it. A replay forces the ids of its file; `verify` is compared
   // with what the layers choose by themselves.
@@ -41,7 +41,8 @@ class Step {
   // the caller forces; not together with a replay.
   const int32_t* enter(size_t layer, const int32_t* asked = nullptr);
   // After the forward. Throws Error(plugin) where the layer's runner did not report its choices, or chose
-  // others than it was told to.
+  // others than it was told to. Where nobody needs the choices on the host this waits for nothing, and end
+  // tells, before anything of the step is kept.
   void leave(size_t layer);
   void end();
 
@@ -51,7 +52,11 @@ class Step {
  private:
   void check_keys();
   void check_rows(size_t layer) const;
-  void check_choices(size_t layer);
+  void reserve_staging();
+  int32_t* staged_ids(size_t layer) const;
+  void check_later(size_t layer);
+  void check_waiting();
+  void check_choices(size_t layer, const int32_t* all_ids, const int32_t* forced) const;
   void compare(size_t layer);
 
   const Model& model_;
@@ -61,12 +66,22 @@ class Step {
   capture::Replay* verify_ = nullptr;
   capture::DifferenceCounter* counter_ = nullptr;
   bool open_ = false;
+  // Nobody needs a layer's choices on the host as soon as it has run. Settled when the step begins, since then
+  // there is memory for them.
+  bool checks_at_end_ = false;
   StepRows rows_;  // points into the members below
   std::vector<capture::RowKey> keys_, sorted_;
   std::vector<uint8_t> valid_, recorded_;  // rows; layers of this step
   const int32_t* forced_ = nullptr;
   int64_t compared_ = 0;  // rows of the steps before
   Routing routing_;
+  // Layers whose check waits for the step's end.
+  struct Waiting {
+    size_t layer;
+    std::vector<int32_t> forced;  // [tokens, k] or nothing
+  };
+  std::vector<Waiting> waiting_;
+  StagingMemory staged_ids_;  // of every layer of the model, one after another
 };
 
 }  // namespace moert::runtime

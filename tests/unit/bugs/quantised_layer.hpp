@@ -91,8 +91,9 @@ inline std::unique_ptr<runtime::Model> unloaded(
   spec::Model spec = families().resolve(folder);
   if (change) change(spec);
   spec::Tensors rules = families().tensors(spec);
-  return std::make_unique<runtime::Model>(session(), std::move(spec), std::move(rules),
-                                          runtime::ModelSettings{});
+  runtime::ModelSettings settings;
+  settings.device = "cpu";
+  return std::make_unique<runtime::Model>(session(), std::move(spec), std::move(rules), settings);
 }
 
 // Element by element what the product reads in a part of a tensor.

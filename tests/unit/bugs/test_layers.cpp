@@ -45,6 +45,7 @@ TEST(BugLayers, TheScaleMayStandOnTheOutputOfSixteenBitRows) {
       layer.routing.routed_scale = scale;
     }
     runtime::ModelSettings settings;
+    settings.device = "cpu";
     settings.max_tokens = 2;
     settings.dtype = MOERT_DTYPE_BF16;
     spec::Tensors rules = families().tensors(spec);

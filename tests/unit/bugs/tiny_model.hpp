@@ -161,6 +161,7 @@ class Loaded {
     spec::Model spec = families().resolve(folder);
     if (change) change(spec);
     runtime::ModelSettings settings;
+    settings.device = "cpu";
     settings.max_tokens = max_tokens;
     settings.dtype = MOERT_DTYPE_F32;
     spec::Tensors rules = families().tensors(spec);

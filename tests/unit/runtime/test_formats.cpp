@@ -75,6 +75,7 @@ class FormatsOfModels : public ::testing::Test {
     if (forget) spec.quantization.reset();
     spec::Tensors rules = families().tensors(spec);
     ModelSettings settings;
+    settings.device = "cpu";
     settings.quant = quant;
     settings.max_tokens = 1;
     made = std::make_unique<Model>(*session, std::move(spec), std::move(rules), settings);
@@ -217,6 +218,7 @@ TEST_F(FormatsOfModels, AWarningIsLoggedOnceForTheModel) {
   spec::Model spec = families().resolve(folder);
   spec.quantization = announced;
   ModelSettings settings;
+  settings.device = "cpu";
   const Model made_so(*session, spec, families().tensors(spec), settings);
   ASSERT_EQ(warnings.size(), 1u);
   EXPECT_NE(warnings[0].find("weights are bf16 in the files, though the config announces 'fp8'"),

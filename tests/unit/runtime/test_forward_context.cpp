@@ -116,6 +116,7 @@ class Simulated : public testing::Test {
                                          int64_t seed, int64_t tokens = 64) {
     spec::Model spec = bugs::families().resolve(data(folder));
     ModelSettings settings;
+    settings.device = "cpu";
     settings.max_tokens = tokens;
     settings.dtype = MOERT_DTYPE_F32;
     settings.simulate = distribution;

@@ -288,6 +288,7 @@ class Runners : public testing::Test {
     spec::Model spec = families().resolve(folder);
     spec::Tensors rules = families().tensors(spec);
     ModelSettings settings;
+    settings.device = "cpu";
     settings.max_tokens = 4;
     settings.dtype = MOERT_DTYPE_F32;
     settings.choice.layers["runner"] = runner;

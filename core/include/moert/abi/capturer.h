@@ -21,7 +21,8 @@ enum { MOERT_CAPTURE_IDS = 1u << 0, MOERT_CAPTURE_WEIGHTS = 1u << 1, MOERT_CAPTU
 typedef struct moert_capture_spec {
   uint32_t struct_size;
   uint32_t what; /* MOERT_CAPTURE_*, IDS always; unknown bits must be refused */
-  moert_device_id_t device;
+  moert_device_id_t device; /* where recorded rows are: the model's device if the capability `device`
+                               lists it, else the host's; so are the steps' streams           */
   int64_t max_tokens; /* most rows of one step; a capturer may refuse longer ones */
   uint32_t n_layers;
   uint32_t reserved;          /* 0 */

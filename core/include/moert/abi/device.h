@@ -2,7 +2,12 @@
  * SPDX-License-Identifier: Apache-2.0
  *
  * DRAFT. One feature per backend. Stateless: a device is its ordinal. Copies and fills are enqueued
- * on a stream; only the *_synchronize calls wait. [any-thread] unless noted. */
+ * on a stream; only the *_synchronize calls wait. [any-thread] unless noted.
+ *
+ * What no call could see, because it is data on the device (an id out of range), is the error of the
+ * next stream_synchronize or event_synchronize of that device: MOERT_INVALID_ARGUMENT with the row,
+ * once. For experts such an id counts as -1; for a router such a row has no token: ids -1, weights 0.
+ * All other work is done, and the stream can be used as before. */
 #ifndef MOERT_ABI_DEVICE_H
 #define MOERT_ABI_DEVICE_H
 
@@ -50,7 +55,8 @@ typedef struct moert_device {
   void (*stream_destroy)(moert_stream_t* stream);
   moert_code_t (*stream_synchronize)(const moert_stream_t* stream, moert_error_t* error);
 
-  /* Copies between this device and the host, and within the device; ranges do not overlap. */
+  /* Copies between this device and the host, and within the device; ranges do not overlap. Host memory
+   * that is not from alloc_host has been read, or written, when the call returns. */
   moert_code_t (*copy_to_device)(const moert_stream_t* stream, void* device, const void* host,
                                  uint64_t bytes, moert_error_t* error);
   moert_code_t (*copy_to_host)(const moert_stream_t* stream, void* host, const void* device,

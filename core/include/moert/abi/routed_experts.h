@@ -4,7 +4,9 @@
  * DRAFT. Order of calls: supports, create, load..., finish (once), then forward and the rest,
  * destroy. `hidden` rows are [T, H]; for slot j of token t with id e = ids[t, j]:
  *   out[t] = sum over j of weights[t, j] * down_e(act(gate_e(hidden[t])) * up_e(hidden[t]))
- * combined in slot order. id -1 contributes nothing; a row whose ids are all -1 is zero. */
+ * combined in slot order. id -1 contributes nothing; a row whose ids are all -1 is zero. Other ids
+ * that are no local expert are MOERT_INVALID_ARGUMENT in host memory; on a device they count as -1,
+ * and its next *_synchronize says so (device.h). */
 #ifndef MOERT_ABI_ROUTED_EXPERTS_H
 #define MOERT_ABI_ROUTED_EXPERTS_H
 

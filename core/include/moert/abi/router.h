@@ -87,7 +87,8 @@ typedef struct moert_router_args {
                                       that was left out, of the kept groups; +Inf if none was left
                                       out, negative where forced ids are not the best              */
   const moert_tensor_t* forced_ids; /* I32 [T, k] or NULL: replay. Rows of -1 route as usual; others
-                                       are taken as they are, weights recomputed by the same rule  */
+                                       are taken as they are, weights recomputed by the same rule;
+                                       wrong ones on a device: device.h                            */
   void* workspace;
   uint64_t workspace_bytes;
 } moert_router_args_t;

@@ -54,12 +54,23 @@ class CaptureRowLayout {
   int64_t num_experts(size_t layer) const { return layers_[layer].num_experts; }
   int64_t top_k(size_t layer) const { return layers_[layer].top_k; }
   size_t first_slot(size_t layer) const { return layers_[layer].first; }
+  // Bytes from a row's begin to a layer's parts, for code that writes rows elsewhere. Its present bit is
+  // layer % 8 of its byte.
+  size_t present_byte(size_t layer) const { return kPresent + layer / 8; }
+  size_t ids_byte(size_t layer) const { return ids_ + layers_[layer].first * id_bytes_; }
+  size_t weights_byte(size_t layer) const {
+    return weights_ + layers_[layer].first * sizeof(float);
+  }
+  size_t margin_byte(size_t layer) const { return margins_ + layer * sizeof(float); }
   bool has_weights() const { return has_weights_; }
   bool has_margins() const { return has_margins_; }
 
   // A row without decisions.
   void start(std::byte* row, int64_t sequence, int64_t position) const {
     std::memset(row, 0, bytes_);
+    set_token(row, sequence, position);
+  }
+  void set_token(std::byte* row, int64_t sequence, int64_t position) const {
     std::memcpy(row, &sequence, sizeof sequence);
     std::memcpy(row + sizeof sequence, &position, sizeof position);
   }
@@ -115,6 +126,33 @@ class CaptureRowLayout {
       std::memcpy(weights, row + weights_ + at.first * sizeof(float), k * sizeof(float));
     if (margin != nullptr && has_margins_)
       std::memcpy(margin, row + margins_ + layer * sizeof(float), sizeof(float));
+  }
+
+  // Row `r` of an answer to read.
+  void give(const std::byte* row, int64_t r, const moert_capture_rows_t& rows) const {
+    const bool there = present(row, rows.layer);
+    if (rows.present != nullptr) rows.present[r] = there ? 1 : 0;
+    if (rows.sequences != nullptr) rows.sequences[r] = sequence(row);
+    if (rows.positions != nullptr) rows.positions[r] = position(row);
+    if (!there) return;
+    const int64_t k = top_k(rows.layer);
+    get(row, rows.layer, rows.ids == nullptr ? nullptr : rows.ids + r * k,
+        rows.weights == nullptr ? nullptr : rows.weights + r * k,
+        rows.margins == nullptr ? nullptr : rows.margins + r);
+  }
+  // Checks a request for reading `total` rows; how many it gets. Throws MOERT_INVALID_ARGUMENT.
+  int64_t readable(const moert_capture_rows_t& rows, int64_t total) const {
+    if (rows.layer >= layers_.size())
+      throw PluginError(MOERT_INVALID_ARGUMENT, "layer index " + std::to_string(rows.layer) +
+                                                    ", there are " +
+                                                    std::to_string(layers_.size()) + " layers");
+    if (rows.first < 0 || rows.rows < 0)
+      throw PluginError(MOERT_INVALID_ARGUMENT, "rows " + std::to_string(rows.rows) + " from " +
+                                                    std::to_string(rows.first));
+    if ((rows.weights != nullptr && !has_weights_) || (rows.margins != nullptr && !has_margins_))
+      throw PluginError(MOERT_INVALID_ARGUMENT, "weights or margins were not captured");
+    const int64_t behind = total - rows.first;
+    return behind < 0 ? 0 : behind < rows.rows ? behind : rows.rows;
   }
 
  private:
