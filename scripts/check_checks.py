@@ -11,6 +11,7 @@ import check_docs
 import check_layers
 import check_sizes
 import docs_shown
+import tidy_batches
 
 PROGRAM = """#!/bin/sh
 case "$*" in
@@ -67,6 +68,19 @@ class Layers(Tree):
 
     def test_gpu_plugin(self):
         self.expect("plugins/cuda/c.cu", ['"../gpu/port.h"', "<cuda_runtime.h>"], ['"../quant/q.hpp"'])
+
+    def test_gpu_port(self):
+        self.expect("plugins/gpu/port.cuh", ["<moert_gpu_port.cuh>"], ["<boost/context/fiber.hpp>"])
+
+    def test_gpu_kernel(self):
+        self.expect("plugins/gpu/kernels/k.cuh", ['"../port.h"'], ["<moert_gpu_port.cuh>"])
+
+    def test_simulator(self):
+        self.expect("tests/simulator/s.cpp", ['"../../plugins/gpu/port.h"', "<boost/context/fiber.hpp>"],
+                    ['"util/u.hpp"', "<moert/moert.hpp>", "<cuda_runtime.h>"])
+
+    def test_fibers(self):
+        self.expect("tests/cpu/c.cpp", ["<boost/dll.hpp>"], ["<boost/context/fiber.hpp>"])
 
     def test_conformance(self):
         self.expect("tests/conformance/c.cpp", ["<gtest/gtest.h>", "<moert/sdk/x.hpp>"],
@@ -223,6 +237,53 @@ class Docs(Tree):
                           "<!-- /table -->", "c"])
         self.assertEqual(self.updated("1<!-- = echo 5 -->", "<!-- table: moert list -->", "<!-- /table -->")[2:],
                          ["layer   time", "-----   ----", "    0   1.5 us", "<!-- /table -->"])
+
+
+class TidyBatches(Tree):
+    def batches(self, sources, flags=None, headers=None, jobs=1):
+        named = tidy_batches.names(sorted({*sources, *(header for row in (headers or {}).values() for header in row)}),
+                                   self.root)
+        found = tidy_batches.batches(sources, lambda source: (flags or {}).get(source, ()),
+                                     lambda source: (headers or {}).get(source, []), named, jobs)
+        return sorted(sorted(batch) for batch in found)
+
+    def test_names(self):
+        self.write("a.cpp", "namespace m {", "struct Type { int member; };", "int shared() { int local = 1; return local; }",
+                   "namespace {", "int own(int a) { return a; }", "class Rig { void run(); };", "}", "}")
+        self.write("a.hpp", "namespace m {", "struct Seen {};", "int shared();", "}")
+        self.assertEqual(tidy_batches.names(["a.cpp", "a.hpp"], self.root),
+                         {"a.cpp": ({"Type", "own", "Rig"}, {"shared"}), "a.hpp": (set(), {"Seen", "shared"})})
+
+    def test_batches(self):
+        for source, name in (("a.cpp", "one"), ("b.cpp", "two"), ("c.cpp", "one"), ("d.cpp", "four")):
+            self.write(source, "namespace {", f"int {name}() {{ return 1; }}", "}")
+        self.write("two.hpp", "int two();")
+        sources = ["a.cpp", "c.cpp", "b.cpp", "d.cpp"]
+        self.assertEqual(self.batches(sources), [["a.cpp", "b.cpp"], ["c.cpp", "d.cpp"]])
+        self.assertEqual(self.batches(sources, flags={"b.cpp": ("-mavx2",)}),
+                         [["a.cpp", "d.cpp"], ["b.cpp"], ["c.cpp"]])
+        self.assertEqual(self.batches(["a.cpp", "b.cpp", "d.cpp"], headers={"a.cpp": ["two.hpp"]}),
+                         [["a.cpp", "d.cpp"], ["b.cpp"]])
+        self.assertEqual(self.batches(sources, jobs=2), [[source] for source in sorted(sources)])
+
+    def test_findings(self):
+        """A finding is repeated by its source alone; one that is of the batch's making is none."""
+        alone = {"a.cpp": 1, "c.cpp": 0}
+        asked = []
+
+        def together(sources):
+            asked.append(sources)
+            text = "".join(f"/x/{source}:1:2: error: it is bad\n" for source in sources if source in alone)
+            return int(bool(text)), text
+        found = tidy_batches.judge(["a.cpp", "b.cpp", "c.cpp", "d.cpp"], together,
+                                   lambda source: (alone[source], source))
+        self.assertEqual(found, [("a.cpp", 1, "a.cpp"), ("c.cpp", 0, "c.cpp"), ("b.cpp", 0, ""), ("d.cpp", 0, "")])
+        self.assertEqual(asked, [["a.cpp", "b.cpp", "c.cpp", "d.cpp"], ["b.cpp", "d.cpp"]])
+
+    def test_findings_in_headers(self):
+        found = tidy_batches.judge(["a.cpp", "b.cpp"], lambda sources: (1, "/x/a.hpp:1:2: error: it is bad\n"),
+                                   lambda source: (1, source))
+        self.assertEqual(found, [("a.cpp", 1, "a.cpp"), ("b.cpp", 1, "b.cpp")])
 
 
 if __name__ == "__main__":

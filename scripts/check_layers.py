@@ -37,8 +37,10 @@ FOLDERS = {
     "tests": ["core/src", "tools/moert/report", API],
     "tests/conformance": [ABI, SDK],
     "tests/cpu": ["plugins/cpu", "tests", "core/src", API],  # levels of instructions that this machine lacks
+    "tests/toolkits": ["plugins/cuda", "plugins/hip", "tests"],  # what needs no toolkit of them
     "tests/plugins": [ABI, SDK],
     "tests/simulator": ["plugins/gpu", ABI, SDK],
+    "tests/gpu": ["plugins/gpu", "tests", ABI, SDK],
     "examples/*": [API],
 }
 
@@ -46,6 +48,7 @@ FOLDERS = {
 LIBRARIES = {
     "boost/dll": ["core/src/loader"],
     "boost/regex.hpp": ["core/src/weights"],
+    "boost/context": ["tests/simulator"],
     "boost": ["core/src/loader", "tests"],
     "yaml-cpp": ["core/src/config"],
     "spdlog": ["core/src/observe"],
@@ -60,6 +63,7 @@ LIBRARIES = {
     "cuda": ["plugins/cuda", "plugins/gpu"],
     "hip": ["plugins/hip", "plugins/gpu"],
     "rocm": ["plugins/hip"],
+    "moert_gpu_port.cuh": ["plugins/gpu/port.cuh"],  # found by the backend's include path
 }
 VENDOR_HEADER = re.compile(r"(cuda|cub|nv|mma|cooperative_groups|driver_types|vector_types)")
 VENDOR_FOLDERS = ["plugins/cuda", "plugins/gpu"]
@@ -85,7 +89,7 @@ threads.h time.h uchar.h wchar.h wctype.h
 
 # "file.hpp" is looked for beside the including file, in the folders above it that belong to the same
 # entry of FOLDERS, then in these.
-QUOTE_ROOTS = ["core/src", "tests", "tools", "tools/moert", "bench"]
+QUOTE_ROOTS = ["core/src", "plugins", "tests", "tools", "tools/moert", "bench"]
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*(<([^>]+)>|"([^"]+)")')
 
