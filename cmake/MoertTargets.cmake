@@ -21,12 +21,15 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 
 add_library(moert_options INTERFACE)
 target_compile_options(moert_options INTERFACE
-  -Wall -Wextra -Wpedantic -Wshadow -Wundef -Wcast-qual $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
-  # gcc 12 takes the inside of std::string for overlapping copies at -O3 (its bug 105651).
-  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>
+  # Of the languages of GPUs, whose compilers take other options, plugins/cuda and plugins/hip say the same.
+  $<$<COMPILE_LANGUAGE:C,CXX>:
+  -Wall -Wextra -Wpedantic -Wshadow -Wundef -Wcast-qual
   # Results must not depend on whether the compiler contracts a multiply and an add.
   -ffp-contract=off
-  $<$<BOOL:${MOERT_WERROR}>:-Werror>)
+  $<$<BOOL:${MOERT_WERROR}>:-Werror>>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
+  # gcc 12 takes the inside of std::string for overlapping copies at -O3 (its bug 105651).
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>)
 if(MOERT_SANITIZE)
   add_compile_options(-fsanitize=${MOERT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   add_link_options(-fsanitize=${MOERT_SANITIZE})
