@@ -63,6 +63,26 @@ void Place::get(void* to, const void* from, uint64_t bytes) {
        [&](moert_error_t* e) { return device_->stream_synchronize(&stream_, e); });
 }
 
+moert_code_t Place::synchronize(moert_error_t* error) {
+  return device_ == nullptr ? moert_code_t{MOERT_OK} : device_->stream_synchronize(&stream_, error);
+}
+
+Recording::Recording(Place& place, const std::function<void()>& enqueue) : place_(place) {
+  const moert_device_t& device = *place_.device();
+  must("graph_begin", [&](auto* e) { return device.graph_begin(place_.stream(), e); });
+  enqueue();
+  must("graph_end", [&](auto* e) { return device.graph_end(place_.stream(), &graph_, e); });
+}
+
+Recording::~Recording() {
+  if (graph_ != nullptr) place_.device()->graph_destroy(place_.id().ordinal, graph_);
+}
+
+void Recording::launch() {
+  must("graph_launch",
+       [&](auto* e) { return place_.device()->graph_launch(place_.stream(), graph_, e); });
+}
+
 Buffer::Buffer(Place& place, uint64_t bytes)
     : place_(place),
       bytes_(bytes),

@@ -5,6 +5,7 @@
 #include <moert/abi/device.h>
 #include <moert/sdk/tensor.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,15 +24,32 @@ class Place {
 
   moert_device_id_t id() const { return stream_.device; }
   const moert_stream_t* stream() const { return &stream_; }
+  const moert_device_t* device() const { return device_; }
   bool host_memory() const { return stream_.device.kind == MOERT_DEVICE_CPU; }
   void* alloc(uint64_t bytes);
   void release(void* p);
   void put(void* to, const void* from, uint64_t bytes);
   void get(void* to, const void* from, uint64_t bytes);
+  // Waits, and says what the device found wrong meanwhile.
+  moert_code_t synchronize(moert_error_t* error);
 
  private:
   const moert_device_t* device_;
   moert_stream_t stream_;
+};
+
+// Work of a place's stream, recorded once. Stops the test if the device cannot.
+class Recording {
+ public:
+  Recording(Place& place, const std::function<void()>& enqueue);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  void launch();
+
+ private:
+  Place& place_;
+  void* graph_ = nullptr;
 };
 
 // Filled with 0xff: NaN in every float type, -1 in every integer.

@@ -1,40 +1,37 @@
 // device: memory, copies, streams, events.
 // SPDX-License-Identifier: Apache-2.0
-#include <moert/abi/device.h>
+#include "device.hpp"
 
 #include <cstring>
 #include <thread>
 
-#include "host.hpp"
 #include "kinds.hpp"
 #include "numbers.hpp"
 
 namespace moert::conformance {
+
+DeviceRig::DeviceRig(const Feature& feature) : table(feature.table<moert_device_t>()), host(1) {
+  int32_t count = -1;
+  ErrorRecord error;
+  const moert_code_t code = table.count(host.table(), &count, error.get());
+  if (code == MOERT_UNAVAILABLE) throw Skip{error.text()};
+  EXPECT_EQ(code, MOERT_OK) << error.text();
+  if (count == 0) throw Skip{"no device"};
+  stream.struct_size = sizeof stream;
+  must("stream_create", [&](auto* e) { return table.stream_create(0, &stream, e); });
+}
+
+DeviceRig::~DeviceRig() {
+  if (stream.struct_size != 0) table.stream_destroy(&stream);
+}
+
+void DeviceRig::wait() {
+  must("stream_synchronize", [&](auto* e) { return table.stream_synchronize(&stream, e); });
+}
+
 namespace {
 
-struct Rig {
-  explicit Rig(const Feature& feature) : table(feature.table<moert_device_t>()), host(1) {
-    int32_t count = -1;
-    ErrorRecord error;
-    const moert_code_t code = table.count(host.table(), &count, error.get());
-    if (code == MOERT_UNAVAILABLE) throw Skip{error.text()};
-    EXPECT_EQ(code, MOERT_OK) << error.text();
-    if (count == 0) throw Skip{"no device"};
-    stream.struct_size = sizeof stream;
-    must("stream_create", [&](auto* e) { return table.stream_create(0, &stream, e); });
-  }
-  ~Rig() {
-    if (stream.struct_size != 0) table.stream_destroy(&stream);
-  }
-  Rig(const Rig&) = delete;
-  Rig& operator=(const Rig&) = delete;
-  void wait() {
-    must("stream_synchronize", [&](auto* e) { return table.stream_synchronize(&stream, e); });
-  }
-  const moert_device_t& table;
-  TestHost host;
-  moert_stream_t stream{};
-};
+using Rig = DeviceRig;
 
 moert_device_info_t info_of(Rig& rig) {
   moert_device_info_t info{};
@@ -145,6 +142,7 @@ void add_device_tests(const Feature& feature) {
   add(feature, "Memory", "", [=] { memory(feature); });
   add(feature, "Copies", "", [=] { copies(feature); });
   add(feature, "Events", "", [=] { events(feature); });
+  add_device_order_tests(feature);
 }
 
 }  // namespace moert::conformance

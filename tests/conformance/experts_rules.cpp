@@ -4,6 +4,7 @@
 
 #include "experts.hpp"
 #include "kinds.hpp"
+#include "on_device.hpp"
 
 namespace moert::conformance {
 namespace {
@@ -169,6 +170,7 @@ void add_experts_tests(const Feature& feature) {
   add_experts_numbers(feature);
   add_experts_rows(feature);
   add_experts_load(feature);
+  add_experts_on_device(feature);
 
   add(feature, "AcceptsSomething", "", [=] { accepts_something(feature); });
   add(feature, "Declines", "", [=] { declines(feature); });

@@ -12,6 +12,7 @@ void add_router_tests(const Feature& feature);
 void add_shared_tests(const Feature& feature);
 void add_quant_tests(const Feature& feature);
 void add_capturer_tests(const Feature& feature);
+void add_runner_tests(const Feature& feature);
 
 // 1 if the suite judges this kind, else 0.
 int add_tests(const Feature& feature);

@@ -48,7 +48,8 @@ std::vector<Feature> open_plugins(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     const moert_plugin_t* plugin = open_plugin(path);
     for (uint32_t i = 0; i < plugin->n_features; ++i)
-      features.push_back({plugin->features[i], nullptr, kind_word(plugin->features[i]->kind)});
+      features.push_back(
+          {plugin->features[i], nullptr, kind_word(plugin->features[i]->kind), plugin});
   }
   for (Feature& feature : features)
     for (const Feature& other : features)

@@ -15,6 +15,7 @@ struct Feature {
   const moert_feature_t* record;
   const moert_device_t* device;  // of the plugins that were given; NULL: plain host memory
   std::string kind_word;         // "routed_experts" of "moert.routed_experts/1"
+  const moert_plugin_t* plugin;  // whose feature it is
 
   std::string name() const { return record->name; }
   // Value of a capability, or empty.

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kinds.hpp"
+#include "on_device.hpp"
 #include "router.hpp"
 
 namespace moert::conformance {
@@ -186,6 +187,7 @@ void add_router_tests(const Feature& feature) {
   add_router_same(feature);
   add_router_simulated(feature);
   add_router_tokens(feature);
+  add_router_on_device(feature);
   add(feature, "AcceptsSomething", "", [=] { accepts_something(feature); });
   add(feature, "Declines", "", [=] { declines(feature); });
   add(feature, "RecordSizes", "", [=] { record_sizes(feature); });

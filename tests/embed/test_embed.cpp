@@ -231,7 +231,7 @@ struct BadLoad {
 TEST_F(Embed, ErrorsAreMoertErrorsWithTheirFault) {
   ModelOptions pinned = f32_rows(), device = f32_rows(), dtype = f32_rows();
   pinned.layers["routed_experts"] = "acme.experts";
-  device.device = "cuda:0";
+  device.device = "tpu:0";
   dtype.dtype = "f31";
   const std::vector<BadLoad> cases = {{"missing path", "/no-such-model", f32_rows(), Fault::usage},
                                       {"unknown pin", "/olmoe-f32", pinned, Fault::refused},

@@ -97,6 +97,11 @@ inline std::string folder_name(const testing::TestParamInfo<std::string>& folder
   return name;
 }
 
+inline std::vector<std::byte> bytes_of(const fs::path& path) {
+  const MappedFile map(path);
+  return {map.bytes().begin(), map.bytes().end()};
+}
+
 // What repeats the test that is running.
 inline std::string again() {
   const testing::TestInfo* test = testing::UnitTest::GetInstance()->current_test_info();
