@@ -12,6 +12,7 @@
 #include <array>
 #include <chrono>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 #include <stdexcept>
 
@@ -135,6 +136,11 @@ TemporaryFolder::TemporaryFolder() {
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
   fs::remove_all(path_, ignored);
+}
+
+std::vector<std::string> gpu_plugins() {
+  std::istringstream words(MOERT_GPU_PLUGINS);
+  return {std::istream_iterator<std::string>(words), {}};
 }
 
 fs::path source_folder() { return MOERT_SOURCE_DIR; }

@@ -48,6 +48,7 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
+std::vector<std::string> gpu_plugins();  // those that are built: "cuda", "hip"
 std::filesystem::path source_folder();
 std::filesystem::path data_folder(const std::string& name);  // tests/data/NAME
 std::string run_file(const std::string& name);               // configs/runs/NAME.yaml

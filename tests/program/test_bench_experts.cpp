@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <ostream>
 
 #include "program.hpp"
@@ -120,6 +122,121 @@ TEST(BenchExperts, ProbesAndConditionsStandBeside) {
     }
 }
 
+// On a device that is not the host: the simulated one. Two layers take turns, so that both have a graph.
+Ended on_device(std::vector<std::string> more, const Start& start = {}) {
+  std::vector<std::string> arguments = bench(
+      {"--plugin-path", MOERT_BINARY_DIR "/lib/moert/test-plugins/libmoert_sim32.so", "--shape",
+       "64x32x8x2", "--layers", "2", "--repeat", "3", "--cache-mb", "1", "--json"});
+  if (std::find(more.begin(), more.end(), "--device") == more.end())
+    more.insert(more.end(), {"--device", "sim32:0"});
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_moert(arguments, start);
+}
+
+TEST(BenchExpertsOnDevice, ItsOwnCandidatesAreTimedAsGraphs) {
+  const Ended ended = on_device({"--tokens", "1,3", "--scheme", "bf16,mxfp4"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json json = ended.json();
+  const Json& device = json.at("conditions").at("device");
+  EXPECT_EQ(device.at("id"), "sim32:0");
+  EXPECT_EQ(device.at("timing"), "events around recorded graphs");
+  EXPECT_EQ(device.at("graphs"), true);
+  EXPECT_EQ(json.at("conditions").at("cache_assumed"), false);
+  EXPECT_TRUE(json.at("conditions").at("arithmetic_probe").is_null());
+  ASSERT_EQ(json.at("entrants").size(), 2u) << MOERT_SHOW(ended);
+  for (const Json& entrant : json.at("entrants"))
+    EXPECT_EQ(entrant.at("candidate"), "sim32.experts");
+  ASSERT_EQ(json.at("points").size(), 4u) << MOERT_SHOW(ended);
+  for (const Json& point : json.at("points")) {
+    SCOPED_TRACE(point.dump());
+    const double ms = point.at("median_ms").get<double>();
+    EXPECT_EQ(point.at("sample_count"), 3);
+    EXPECT_NEAR(point.at("gflop_per_s").get<double>() * ms * 1e6,
+                2 * kWeightsOfExpert * kTopK * point.at("tokens").get<double>(), 1);
+    EXPECT_TRUE(point.at("read_probe_gb_per_s").is_null());
+    EXPECT_TRUE(point.at("arithmetic_probe_gflop_per_s").is_null());
+    const Json& copy = point.at("copy_probe_gb_per_s");
+    EXPECT_GT(copy.at("before").get<double>(), 0);
+    EXPECT_GT(copy.at("after").get<double>(), 0);
+    EXPECT_GT(copy.at("reached").get<double>(), 0);
+  }
+}
+
+TEST(BenchExpertsOnDevice, CallsAreTimedWhereGraphsAreNotWanted) {
+  const Ended ended = on_device({"--tokens", "1", "--no-graph", "--no-probes"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json json = ended.json();
+  EXPECT_EQ(json.at("conditions").at("device").at("timing"), "events around calls");
+  EXPECT_EQ(json.at("conditions").at("device").at("graphs"), false);
+  ASSERT_EQ(json.at("points").size(), 1u) << MOERT_SHOW(ended);
+  EXPECT_TRUE(json.at("points").at(0).at("copy_probe_gb_per_s").is_null());
+}
+
+TEST(BenchExpertsOnDevice, OthersAreRefusedWhenNamed) {
+  const Ended ended =
+      on_device({"--tokens", "1", "--candidates", "cpu.ref,sim32.experts", "--no-probes"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json entrants = ended.json().at("entrants");
+  EXPECT_FALSE(entrants.at(0).at("accepted").get<bool>()) << MOERT_SHOW(ended);
+  EXPECT_TRUE(contains(entrants.at(0).at("reason").get<std::string>(), "sim32"))
+      << MOERT_SHOW(ended);
+  EXPECT_TRUE(entrants.at(1).at("accepted").get<bool>()) << MOERT_SHOW(ended);
+}
+
+TEST(BenchExpertsOnDevice, TheProcessorIsOneByTheClock) {
+  const Ended ended = small({"--tokens", "1", "--candidates", "cpu.ref", "--no-probes"});
+  const Json device = ended.json().at("conditions").at("device");
+  EXPECT_EQ(device.at("id"), "cpu:0") << MOERT_SHOW(ended);
+  EXPECT_EQ(device.at("timing"), "clock");
+}
+
+TEST(BenchExpertsOnDevice, TablesSayWhatTheSharesAreOf) {
+  std::vector<std::string> arguments =
+      bench({"--plugin-path", MOERT_BINARY_DIR "/lib/moert/test-plugins/libmoert_sim32.so",
+             "--device", "sim32", "--shape", "64x32x8x2", "--layers", "1", "--repeat", "1",
+             "--cache-mb", "1", "--tokens", "1"});
+  const Ended ended = run_moert(arguments);
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  for (const char* words : {"sim32:0: MoERT simulator 0", "events around recorded graphs",
+                            "rate of copying", "of copy", "copy GB/s"})
+    EXPECT_TRUE(contains(ended.out, words)) << words << MOERT_SHOW(ended);
+  EXPECT_FALSE(contains(ended.out, "of peak")) << MOERT_SHOW(ended);
+}
+
+struct NoDevice {
+  const char* name;
+  std::vector<std::string> arguments;
+  std::map<std::string, std::string> environment;
+  std::vector<std::string> said;
+};
+
+void PrintTo(const NoDevice& tested, std::ostream* out) { *out << tested.name; }
+
+class BenchExpertsWithoutDevice : public ::testing::TestWithParam<NoDevice> {};
+
+TEST_P(BenchExpertsWithoutDevice, SaysWhy) {
+  const Ended ended = on_device(GetParam().arguments, {.environment = GetParam().environment});
+  EXPECT_EQ(ended.code, 5) << MOERT_SHOW(ended);
+  for (const std::string& words : GetParam().said)
+    EXPECT_TRUE(contains(ended.err, words)) << words << MOERT_SHOW(ended);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Command, BenchExpertsWithoutDevice,
+    ::testing::Values(
+        NoDevice{"none", {}, {{"MOERT_SIM_DEVICES", "0"}}, {"no device for 'sim32:0'", "is 0"}},
+        NoDevice{"number", {"--device", "sim32:7"}, {}, {"'sim32:7'", "number 7"}},
+        NoDevice{"unknown", {"--device", "tpu:0"}, {}, {"no plugin offers such a device"}},
+        NoDevice{"memory",
+                 {"--shape", "512x512x64x2", "--candidates", "sim32.experts"},
+                 {{"MOERT_SIM_MEMORY_MB", "64"}},
+                 {"not enough memory on sim32:0", "are needed for 512x512x64x2 in bf16"}},
+        NoDevice{"lead",
+                 {"--cache-mb", "100"},
+                 {{"MOERT_SIM_MEMORY_MB", "64"}},
+                 {"no memory on sim32:0", "what goes before each forward"}}),
+    [](const auto& tested) { return std::string(tested.param.name); });
+
 TEST(BenchExperts, WhoRefusesHasARowThatSaysWhy) {
   const std::vector<std::string> odd = {"--shape",      "33x7x5x3", "--tokens", "1", "--no-probes",
                                         "--candidates", "cpu.simd", "--layers", "1"};
@@ -177,9 +294,9 @@ TEST(BenchExperts, UnaskedNeitherTheOracleNorNull) {
 TEST(BenchExperts, HelpNamesShapesAndAliases) {
   const Ended ended = run_moert(bench({"--help"}));
   EXPECT_EQ(ended.code, 0);
-  for (const char* word :
-       {"olmoe", "qwen3-30b-a3b", "gpt-oss-20b", "deepseek-v2-lite", "mixtral-slice", "HxIxExk",
-        "fp8.block128x128", "int4.g32", "int8.channel", "cpu.ref"})
+  for (const char* word : {"olmoe", "qwen3-30b-a3b", "gpt-oss-20b", "gpt-oss-120b",
+                           "deepseek-v2-lite", "mixtral-slice", "HxIxExk", "--device", "--no-graph",
+                           "fp8.block128x128", "int4.g32", "int8.channel", "cpu.ref"})
     EXPECT_TRUE(contains(ended.out, word)) << word << MOERT_SHOW(ended);
 }
 

@@ -114,8 +114,11 @@ void add_experts_options(Node& node, Options& options) {
   node.text("Bench", "--scheme", "S[,S...]", options.scheme, schemes.c_str());
   node.text("Bench", "--tokens", "N[,N...]", options.tokens,
             "tokens of a forward [1,4,32,128,512]");
+  node.text("Bench", "--device", "DEVICE", options.device,
+            "where: cpu, cuda:0, hip:0, auto [cpu; MOERT_DEVICE]");
   node.text("Bench", "--candidates", "all|NAME[,NAME...]", options.candidates,
-            "who is measured; they take turns [all but the oracle, cpu.ref, and null's]");
+            "who is measured; they take turns [all of the device but the oracle, cpu.ref, and "
+            "null's]");
   node.text("Bench", "--seconds", "S", options.seconds,
             "time for each candidate at each number of tokens; three forwards at least [1]");
   node.text("Bench", "--repeat", "N", options.repeat, "so many forwards instead [by time]");
@@ -123,7 +126,9 @@ void add_experts_options(Node& node, Options& options) {
             "layers that take turns [as many as exceed the last cache four times]");
   node.text("Bench", "--cache-mb", "N", options.cache_mb,
             "size of the last cache; memory for the probe of bandwidth is four times that [the "
-            "system's; the probe's then 512 MB at least]");
+            "system's, or 67 on a device; the probe's then 512 MB at least, 2048 on a device]");
+  node.flag("Bench", "--no-graph", options.no_graph,
+            "call each forward, where a device could launch it as a recorded graph [off]");
   node.flag("Bench", "--no-probes", options.no_probes,
             "leave out what the machine gives at most, before and after each point [off]");
 }

@@ -8,7 +8,6 @@
 
 #include "bench_layers.hpp"
 #include "console.hpp"
-#include "machine_limits.hpp"
 #include "options.hpp"
 
 namespace moert::tool {
@@ -25,11 +24,14 @@ struct ExpertsRequest {
   int64_t repeat = 0;  // so many forwards instead; 0: by time
   int64_t layers = 0;  // that take turns; 0: as many as exceed the caches
   uint64_t cache_bytes = 0;
-  uint64_t probe_bytes = 0;  // memory of the probe of bandwidth; 0: no probes
+  bool cache_assumed = false;  // nobody said how large it is
+  uint64_t probe_bytes = 0;    // memory of the probe of bandwidth; 0: no probes
+  bool graphs = false;         // forwards are recorded and launched
 };
 
-// Throws Error(usage) for a word or number that is none.
-ExpertsRequest experts_request(const runtime::Session& session, const Options& options);
+// Throws Error(usage) for a word or number that is none, Error(refused) where there is nobody to measure.
+ExpertsRequest experts_request(const runtime::Session& session, const runtime::Device& device,
+                               const Options& options);
 
 // One candidate with weights of one scheme, before anything is measured.
 struct ExpertsEntrant {
@@ -63,7 +65,8 @@ struct ExpertsPoint {
   double distinct = 0;          // experts that are read, median
   double bytes_per_second = 0;  // of the experts' stored bytes that are read, median
   double flop_per_second = 0;
-  std::optional<Probe> read, arithmetic;  // bytes and operations a second
+  // Bytes a second that the machine reads, or a device copies; operations a second, which no device tells.
+  std::optional<Probe> bandwidth, arithmetic;
 
   double quantile(double share) const;
 };
@@ -71,13 +74,15 @@ struct ExpertsPoint {
 struct ExpertsResult {
   std::vector<ExpertsEntrant> entrants;
   std::vector<ExpertsPoint> points;
-  std::string arithmetic;  // what the probe of arithmetic computes; empty without probes
+  std::string arithmetic;  // what the probe of arithmetic computes; empty without one
 };
 
 // Throws Error(device) before anything is measured where memory is short.
-ExpertsResult measure_experts(const runtime::Session& session, const ExpertsRequest& request);
+ExpertsResult measure_experts(const runtime::Session& session, const runtime::Device& device,
+                              const ExpertsRequest& request);
 
 void print_experts(const Options& options, Console& console, const runtime::Session& session,
-                   const ExpertsRequest& request, const ExpertsResult& result);
+                   const runtime::Device& device, const ExpertsRequest& request,
+                   const ExpertsResult& result);
 
 }  // namespace moert::tool

@@ -56,17 +56,25 @@ bool is_measured_unasked(const registry::Candidate& candidate) {
   return candidate.name != "cpu.ref" && candidate.plugin_name != "null";
 }
 
+// Those that do not say where they run are asked.
+bool may_run_on(const registry::Candidate& candidate, const std::string& kind) {
+  return registry::lists_device(candidate, kind).value_or(true);
+}
+
+// Who is named is asked, wherever it runs: its refusal then says so.
 std::vector<const registry::Candidate*> candidates_of(const runtime::Session& session,
+                                                      const std::string& kind,
                                                       const std::string& text) {
   auto all = session.registry().candidates(MOERT_KIND_ROUTED_EXPERTS);
-  if (text == "all") return all;
   std::vector<const registry::Candidate*> chosen;
   std::vector<std::string> names;
   for (const registry::Candidate* candidate : all) {
     names.push_back(candidate->name);
-    if (text.empty() && is_measured_unasked(*candidate)) chosen.push_back(candidate);
+    if (may_run_on(*candidate, kind) &&
+        (text == "all" || (text.empty() && is_measured_unasked(*candidate))))
+      chosen.push_back(candidate);
   }
-  if (!text.empty())
+  if (!text.empty() && text != "all")
     for (const std::string& word : words_of(text, "--candidates")) {
       const registry::Candidate* found = session.registry().find(MOERT_KIND_ROUTED_EXPERTS, word);
       if (found == nullptr)
@@ -76,28 +84,35 @@ std::vector<const registry::Candidate*> candidates_of(const runtime::Session& se
       chosen.push_back(found);
     }
   if (chosen.empty())
-    throw Error(Fault::refused, "there is no candidate to measure", MOERT_KIND_ROUTED_EXPERTS,
+    throw Error(Fault::refused, "there is no candidate on " + kind + " to measure",
+                MOERT_KIND_ROUTED_EXPERTS,
                 names.empty() ? "`moert plugins list --all` shows every file that was looked at"
                               : "name some with --candidates: " + joined(names));
   return chosen;
 }
 
-void set_cache(const Options& options, ExpertsRequest* request) {
+// moert.device/1 does not tell a device's cache; there are few with a larger one than what is assumed.
+void set_cache(const Options& options, bool host, ExpertsRequest* request) {
   constexpr int64_t kMostMegabytes = 65536;
-  constexpr uint64_t kLeastProbe = 512'000'000, kMegabyte = 1'000'000;
+  constexpr uint64_t kMegabyte = 1'000'000, kAssumed = uint64_t{64} << 20u;
+  const uint64_t least_probe = (host ? 512 : 2048) * kMegabyte;
   const bool given = !options.cache_mb.empty();
-  request->cache_bytes =
-      given ? kMegabyte * static_cast<uint64_t>(
-                              count_of(options.cache_mb, "--cache-mb", "megabytes", kMostMegabytes))
-            : last_level_cache_bytes();
+  request->cache_assumed = !given && !host;
+  request->cache_bytes = host ? last_level_cache_bytes() : kAssumed;
+  if (given)
+    request->cache_bytes =
+        kMegabyte * static_cast<uint64_t>(
+                        count_of(options.cache_mb, "--cache-mb", "megabytes", kMostMegabytes));
   const uint64_t memory = kTimesCache * request->cache_bytes;
-  if (!options.no_probes) request->probe_bytes = given ? memory : std::max(kLeastProbe, memory);
+  if (!options.no_probes) request->probe_bytes = given ? memory : std::max(least_probe, memory);
 }
 
 }  // namespace
 
-ExpertsRequest experts_request(const runtime::Session& session, const Options& options) {
+ExpertsRequest experts_request(const runtime::Session& session, const runtime::Device& device,
+                               const Options& options) {
   ExpertsRequest request;
+  request.graphs = !options.no_graph && (device.info().flags & MOERT_DEVICE_GRAPHS) != 0;
   request.shape = bench_shape(options.shape.empty() ? "olmoe" : options.shape);
   const std::string tokens = options.tokens.empty() ? "1,4,32,128,512" : options.tokens;
   for (const std::string& word : words_of(tokens, "--tokens"))
@@ -110,8 +125,8 @@ ExpertsRequest experts_request(const runtime::Session& session, const Options& o
     request.repeat = count_of(options.repeat, "--repeat", "forwards", kMostRepeats);
   if (!options.layers.empty())
     request.layers = count_of(options.layers, "--layers", "layers", kMostLayers);
-  set_cache(options, &request);
-  request.candidates = candidates_of(session, options.candidates);
+  set_cache(options, on_host(device), &request);
+  request.candidates = candidates_of(session, device.word(), options.candidates);
   for (const std::string& word :
        words_of(options.scheme.empty() ? "bf16" : options.scheme, "--scheme"))
     request.schemes.push_back(bench_scheme(session, word));

@@ -31,26 +31,56 @@ int32_t threads_of_host(const runtime::Session& session) {
   return session.host()->num_threads(session.host()->ctx);
 }
 
+// Four digits that count: a forward may take microseconds.
 std::string milliseconds(double seconds) {
   const double value = seconds * 1e3;
-  return fixed(value, value < 10 ? 3 : value < 100 ? 2 : 1);
+  return fixed(value, value < 0.1 ? 5 : value < 1 ? 4 : value < 10 ? 3 : value < 100 ? 2 : 1);
 }
 
 std::string percent(double share) { return fixed(share * 100, 0) + " %"; }
 
+std::string cache_text(const ExpertsRequest& request) {
+  return "last cache " + bytes_text(request.cache_bytes) +
+         (request.cache_assumed ? ", assumed" : "");
+}
+
+// "NVIDIA H200, sm_90, driver 12.8"
+std::string device_text(const moert_device_info_t& info) {
+  std::string text = std::string(info.name) + ", " + info.architecture;
+  if (info.driver_version[0] != '\0') text += std::string(", driver ") + info.driver_version;
+  return text;
+}
+
+std::string timing_text(const runtime::Device& device, const ExpertsRequest& request) {
+  if (on_host(device)) return "clock";
+  return request.graphs ? "events around recorded graphs" : "events around calls";
+}
+
 void print_conditions(const Options& options, Console& console, const runtime::Session& session,
-                      const ExpertsRequest& request, const ExpertsResult& result) {
+                      const runtime::Device& device, const ExpertsRequest& request,
+                      const ExpertsResult& result) {
   const BenchShape& shape = request.shape;
   console.line(shape.name + ": hidden " + std::to_string(shape.hidden) + ", intermediate " +
                std::to_string(shape.intermediate) + ", " + std::to_string(shape.experts) +
                " experts, " + std::to_string(shape.top_k) + " a token, " + activation_text(shape) +
                "; rows of bf16");
-  console.line(processor_name() + ", " +
-               count_text(static_cast<uint64_t>(threads_of_host(session)), "thread") +
-               ", last cache " + bytes_text(request.cache_bytes) + ", instructions: " +
-               isa_of(options) + "; " MOERT_COMPILER_TEXT ", " MOERT_BUILD_TYPE);
-  console.line(result.arithmetic.empty() ? "no probes of what the machine gives"
-                                         : "arithmetic is held against " + result.arithmetic);
+  const std::string threads = count_text(static_cast<uint64_t>(threads_of_host(session)), "thread");
+  if (on_host(device))
+    console.line(processor_name() + ", " + threads + ", " + cache_text(request) +
+                 ", instructions: " + isa_of(options) +
+                 "; " MOERT_COMPILER_TEXT ", " MOERT_BUILD_TYPE);
+  else
+    console.line(device.text() + ": " + device_text(device.info()) + ", " + cache_text(request) +
+                 "; timed by " + timing_text(device, request) + "; packed by " + threads +
+                 "; " MOERT_COMPILER_TEXT ", " MOERT_BUILD_TYPE);
+  if (request.probe_bytes == 0)
+    console.line("no probes of what the machine gives");
+  else if (on_host(device))
+    console.line("arithmetic is held against " + result.arithmetic);
+  else
+    console.line(
+        "bytes read are held against the rate of copying within the device, bytes read and "
+        "written; arithmetic against nothing");
   console.line();
 }
 
@@ -69,29 +99,38 @@ void print_entrants(Console& console, const ExpertsResult& result) {
   table.print(console);
 }
 
-void print_points(Console& console, const ExpertsResult& result) {
-  TextTable table({"scheme", "candidate", ">tokens", ">ms", ">quartiles", ">forwards", ">experts",
-                   ">GB/s", ">of read", ">GFLOP/s", ">of peak", ">read GB/s", ">differs",
-                   ">peak GFLOP/s", ">differs"});
-  for (const ExpertsPoint& p : result.points) {
-    const ExpertsEntrant& e = result.entrants[p.entrant];
-    std::vector<Cell> row = {e.scheme,
-                             e.candidate->name,
-                             std::to_string(p.tokens),
-                             milliseconds(p.quantile(0.5)),
-                             milliseconds(p.quantile(0.25)) + "-" + milliseconds(p.quantile(0.75)),
-                             std::to_string(p.seconds.size()),
-                             fixed(p.distinct, 0),
-                             fixed(p.bytes_per_second / kGiga, 1),
-                             p.read ? percent(p.bytes_per_second / p.read->mean()) : "",
-                             fixed(p.flop_per_second / kGiga, 1),
-                             p.arithmetic ? percent(p.flop_per_second / p.arithmetic->mean()) : ""};
-    for (const std::optional<Probe>& probe : {p.read, p.arithmetic}) {
-      row.emplace_back(probe ? fixed(probe->mean() / kGiga, 1) : "");
-      row.emplace_back(probe ? percent(probe->difference()) : "");
-    }
-    table.add(std::move(row));
-  }
+std::vector<Cell> point_cells(const ExpertsPoint& p, const ExpertsEntrant& e, bool host) {
+  std::vector<Cell> row = {e.scheme,
+                           e.candidate->name,
+                           std::to_string(p.tokens),
+                           milliseconds(p.quantile(0.5)),
+                           milliseconds(p.quantile(0.25)) + "-" + milliseconds(p.quantile(0.75)),
+                           std::to_string(p.seconds.size()),
+                           fixed(p.distinct, 0),
+                           fixed(p.bytes_per_second / kGiga, 1),
+                           p.bandwidth ? percent(p.bytes_per_second / p.bandwidth->mean()) : "",
+                           fixed(p.flop_per_second / kGiga, 1)};
+  const auto add = [&](const std::optional<Probe>& probe) {
+    row.emplace_back(probe ? fixed(probe->mean() / kGiga, 1) : "");
+    row.emplace_back(probe ? percent(probe->difference()) : "");
+  };
+  if (host) row.emplace_back(p.arithmetic ? percent(p.flop_per_second / p.arithmetic->mean()) : "");
+  add(p.bandwidth);
+  if (host) add(p.arithmetic);
+  return row;
+}
+
+void print_points(Console& console, const ExpertsResult& result, bool host) {
+  std::vector<std::string> columns = {"scheme",     "candidate", ">tokens",  ">ms",
+                                      ">quartiles", ">forwards", ">experts", ">GB/s"};
+  const std::vector<std::string> more =
+      host ? std::vector<std::string>{">of read", ">GFLOP/s",      ">of peak", ">read GB/s",
+                                      ">differs", ">peak GFLOP/s", ">differs"}
+           : std::vector<std::string>{">of copy", ">GFLOP/s", ">copy GB/s", ">differs"};
+  columns.insert(columns.end(), more.begin(), more.end());
+  TextTable table(columns);
+  for (const ExpertsPoint& p : result.points)
+    table.add(point_cells(p, result.entrants[p.entrant], host));
   console.line();
   if (table.empty())
     console.line("nothing was measured; `--candidates all` asks cpu.ref, too, which is slow");
@@ -99,8 +138,19 @@ void print_points(Console& console, const ExpertsResult& result) {
     table.print(console);
 }
 
+Json device_json(const runtime::Device& device, const ExpertsRequest& request) {
+  const moert_device_info_t& info = device.info();
+  return {{"id", device.text()},
+          {"name", info.name},
+          {"architecture", info.architecture},
+          {"driver", info.driver_version[0] == '\0' ? Json(nullptr) : Json(info.driver_version)},
+          {"timing", timing_text(device, request)},
+          {"graphs", request.graphs}};
+}
+
 Json conditions_json(const Options& options, const runtime::Session& session,
-                     const ExpertsRequest& request, const ExpertsResult& result) {
+                     const runtime::Device& device, const ExpertsRequest& request,
+                     const ExpertsResult& result) {
   const BenchShape& shape = request.shape;
   return {
       {"version", MOERT_VERSION},
@@ -110,7 +160,9 @@ Json conditions_json(const Options& options, const runtime::Session& session,
       {"extensions", processor_extensions()},
       {"cpu_isa", isa_of(options)},
       {"threads", threads_of_host(session)},
+      {"device", device_json(device, request)},
       {"cache_bytes", request.cache_bytes},
+      {"cache_assumed", request.cache_assumed},
       {"shape",
        {{"name", shape.name},
         {"hidden_size", shape.hidden},
@@ -150,7 +202,7 @@ Json probe_json(const std::optional<Probe>& probe, double reached) {
           {"reached", reached / probe->mean()}};
 }
 
-Json point_json(const ExpertsPoint& p, const ExpertsEntrant& e) {
+Json point_json(const ExpertsPoint& p, const ExpertsEntrant& e, bool host) {
   Json samples = Json::array();
   constexpr size_t kSamplesKept = 1000;  // a file that still can be read
   const size_t step = (p.seconds.size() + kSamplesKept - 1) / kSamplesKept;
@@ -168,33 +220,36 @@ Json point_json(const ExpertsPoint& p, const ExpertsEntrant& e) {
           {"experts_read", p.distinct},
           {"gb_per_s", p.bytes_per_second / kGiga},
           {"gflop_per_s", p.flop_per_second / kGiga},
-          {"read_probe_gb_per_s", probe_json(p.read, p.bytes_per_second)},
+          {"read_probe_gb_per_s", host ? probe_json(p.bandwidth, p.bytes_per_second) : Json()},
+          {"copy_probe_gb_per_s", host ? Json() : probe_json(p.bandwidth, p.bytes_per_second)},
           {"arithmetic_probe_gflop_per_s", probe_json(p.arithmetic, p.flop_per_second)}};
 }
 
 Json experts_json(const Options& options, const runtime::Session& session,
-                  const ExpertsRequest& request, const ExpertsResult& result) {
+                  const runtime::Device& device, const ExpertsRequest& request,
+                  const ExpertsResult& result) {
   Json json = json_document(options.command);
-  json["conditions"] = conditions_json(options, session, request, result);
+  json["conditions"] = conditions_json(options, session, device, request, result);
   json["entrants"] = Json::array();
   for (const ExpertsEntrant& e : result.entrants) json["entrants"].push_back(entrant_json(e));
   json["points"] = Json::array();
   for (const ExpertsPoint& p : result.points)
-    json["points"].push_back(point_json(p, result.entrants[p.entrant]));
+    json["points"].push_back(point_json(p, result.entrants[p.entrant], on_host(device)));
   return json;
 }
 
 }  // namespace
 
 void print_experts(const Options& options, Console& console, const runtime::Session& session,
-                   const ExpertsRequest& request, const ExpertsResult& result) {
+                   const runtime::Device& device, const ExpertsRequest& request,
+                   const ExpertsResult& result) {
   if (options.json) {
-    print_json(console, experts_json(options, session, request, result));
+    print_json(console, experts_json(options, session, device, request, result));
     return;
   }
-  print_conditions(options, console, session, request, result);
+  print_conditions(options, console, session, device, request, result);
   print_entrants(console, result);
-  print_points(console, result);
+  print_points(console, result, on_host(device));
 }
 
 }  // namespace moert::tool

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_layers.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <random>
@@ -38,7 +39,8 @@ struct Packing {
 
 }  // namespace
 
-BenchProblem::BenchProblem(const BenchShape& of, const BenchScheme& with, int64_t max_tokens)
+BenchProblem::BenchProblem(const BenchShape& of, const BenchScheme& with, int64_t max_tokens,
+                           moert_device_id_t device)
     : shape(of), scheme(with.scheme.name) {
   activation.struct_size = sizeof activation;
   activation.name = shape.activation.c_str();
@@ -47,7 +49,7 @@ BenchProblem::BenchProblem(const BenchShape& of, const BenchScheme& with, int64_
   activation.limit = shape.limit;
   problem.struct_size = sizeof problem;
   problem.flags = shape.biased ? uint32_t{MOERT_PROBLEM_BIAS} : 0u;
-  problem.device = kCpu;
+  problem.device = device;
   problem.max_tokens = max_tokens;
   problem.hidden_size = shape.hidden;
   problem.intermediate_size = shape.intermediate;
@@ -60,19 +62,41 @@ BenchProblem::BenchProblem(const BenchShape& of, const BenchScheme& with, int64_
   problem.ep_size = problem.tp_size = 1;
 }
 
-BenchRows::BenchRows(const BenchShape& shape, int64_t count)
-    : tokens(count),
-      hidden(static_cast<size_t>(count * shape.hidden)),
-      out(hidden.size()),
-      weights(static_cast<size_t>(count * shape.top_k), 1.0f / static_cast<float>(shape.top_k)) {
+BenchRows::BenchRows(const BenchShape& shape, int64_t count, const runtime::Device& on)
+    : device(on),
+      tokens(count),
+      ids(static_cast<size_t>(count * shape.top_k)),
+      hidden(on),
+      out(on),
+      device_ids(on),
+      weights(on) {
   std::minstd_rand random(7);
-  for (uint16_t& value : hidden) value = moderate_bf16(static_cast<uint32_t>(random()) >> 8u);
+  std::vector<uint16_t> numbers(static_cast<size_t>(count * shape.hidden));
+  for (uint16_t& value : numbers) value = moderate_bf16(static_cast<uint32_t>(random()) >> 8u);
+  const std::vector<float> equal(ids.size(), 1.0f / static_cast<float>(shape.top_k));
+  hidden.reserve(numbers.size() * sizeof numbers[0], "the rows of hidden states");
+  out.reserve(hidden.bytes(), "the rows of output");
+  device_ids.reserve(ids.size() * sizeof ids[0], "the ids of experts");
+  weights.reserve(equal.size() * sizeof equal[0], "the weights of experts");
+  device.copy_to_device(hidden.data(), numbers.data(), hidden.bytes());
+  device.copy_to_device(weights.data(), equal.data(), weights.bytes());
+  device.synchronize();
+}
+
+void BenchRows::send_ids() const {
+  device.copy_to_device(device_ids.data(), ids.data(), device_ids.bytes());
+}
+
+uint64_t BenchRows::memory_bytes(const BenchShape& shape, int64_t tokens) {
+  return static_cast<uint64_t>(tokens) *
+         (2 * dtype_bytes(MOERT_DTYPE_BF16, shape.hidden) +
+          dtype_bytes(MOERT_DTYPE_I32, shape.top_k) + dtype_bytes(MOERT_DTYPE_F32, shape.top_k));
 }
 
 BenchLayers::BenchLayers(const runtime::Session& session, const registry::Candidate& candidate,
                          const BenchProblem& problem, const SyntheticExpert& expert, int64_t layers,
-                         bool concurrent)
-    : shape_(problem.shape) {
+                         bool concurrent, BenchDevice& device)
+    : shape_(problem.shape), device_(device), workspace_(device.device()) {
   for (int64_t i = 0; i < layers; ++i) {
     throw_if_interrupted();
     void* self = nullptr;
@@ -99,33 +123,58 @@ void BenchLayers::pack(const runtime::Session& session, const SyntheticExpert& e
   call.check(layer->finish(layer.self(), call.out()), layer.name(), "finish");
 }
 
-void* BenchLayers::workspace(const Experts& layer, int64_t tokens, uint64_t* bytes) {
-  constexpr size_t kAlign = 64;
+void BenchLayers::prepare(const BenchRows& rows, bool graphs) {
+  graphs_.clear();
+  rows_ = &rows;
+  workspace_bytes_ = 0;
   runtime::Call call;
-  call.check(layer->workspace(layer.self(), tokens, bytes, call.out()), layer.name(), "workspace");
-  if (workspace_.size() < *bytes + kAlign) workspace_.resize(*bytes + kAlign);
-  unsigned char* base = workspace_.data();
-  return base + (kAlign - reinterpret_cast<uintptr_t>(base) % kAlign) % kAlign;
+  for (const Experts& layer : layers_) {
+    uint64_t bytes = 0;
+    call.check(layer->workspace(layer.self(), rows.tokens, &bytes, call.out()), layer.name(),
+               "workspace");
+    workspace_bytes_ = std::max(workspace_bytes_, bytes);
+  }
+  workspace_.reserve(workspace_bytes_, "the workspace of a forward");
+  if (!graphs) return;
+  // What is done at the first call of a kernel, such as loading it, cannot be recorded.
+  enqueue(layers_.front());
+  rows.device.synchronize();
+  for (const Experts& layer : layers_) {
+    graphs_.push_back(std::make_unique<runtime::DeviceGraph>(rows.device, [&] { enqueue(layer); }));
+    graphs_.back()->launch();  // the first time takes longer than all others
+  }
+  rows.device.synchronize();
 }
 
-double BenchLayers::forward(int64_t layer, BenchRows& rows) {
-  const Experts& experts = layers_[static_cast<size_t>(layer)];
-  const TensorView hidden(rows.hidden.data(), MOERT_DTYPE_BF16, {rows.tokens, shape_.hidden});
-  const TensorView ids(rows.ids.data(), MOERT_DTYPE_I32, {rows.tokens, shape_.top_k});
-  const TensorView weights(rows.weights.data(), MOERT_DTYPE_F32, {rows.tokens, shape_.top_k});
-  const TensorView out(rows.out.data(), MOERT_DTYPE_BF16, {rows.tokens, shape_.hidden});
+void BenchLayers::enqueue(const Experts& layer) const {
+  const BenchRows& rows = *rows_;
+  const auto on_device = [&](TensorView view) {
+    view.set_device(rows.device.id());
+    return view;
+  };
+  const void* read[] = {rows.hidden.data(), rows.device_ids.data(), rows.weights.data()};
+  const TensorView hidden = on_device({read[0], MOERT_DTYPE_BF16, {rows.tokens, shape_.hidden}});
+  const TensorView ids = on_device({read[1], MOERT_DTYPE_I32, {rows.tokens, shape_.top_k}});
+  const TensorView weights = on_device({read[2], MOERT_DTYPE_F32, {rows.tokens, shape_.top_k}});
+  const TensorView out =
+      on_device({rows.out.data(), MOERT_DTYPE_BF16, {rows.tokens, shape_.hidden}});
   moert_experts_args_t args{};
   args.struct_size = sizeof args;
+  args.stream = rows.device.stream();
   args.hidden = hidden;
   args.ids = ids;
   args.weights = weights;
   args.out = out;
-  args.workspace = workspace(experts, rows.tokens, &args.workspace_bytes);
+  args.workspace = workspace_.data();
+  args.workspace_bytes = workspace_bytes_;
   runtime::Call call;
-  const BenchClock::time_point start = BenchClock::now();
-  call.check(experts->forward(experts.self(), &args, call.out()), experts.name().c_str(),
-             "forward");
-  return seconds_since(start);
+  call.check(layer->forward(layer.self(), &args, call.out()), layer.name().c_str(), "forward");
+}
+
+double BenchLayers::forward(int64_t layer) {
+  const auto index = static_cast<size_t>(layer);
+  if (graphs_.empty()) return device_.seconds([&] { enqueue(layers_[index]); });
+  return device_.seconds([&] { graphs_[index]->launch(); });
 }
 
 }  // namespace moert::tool

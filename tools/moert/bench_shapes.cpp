@@ -22,6 +22,7 @@ const std::vector<BenchShape>& named_shapes() {
       {"olmoe", 2048, 1024, 64, 8},
       {"qwen3-30b-a3b", 2048, 768, 128, 8},
       {"gpt-oss-20b", 2880, 2880, 32, 4, "swigluoai", 1.702, 1, 7, true},
+      {"gpt-oss-120b", 2880, 2880, 128, 4, "swigluoai", 1.702, 1, 7, true},
       {"deepseek-v2-lite", 2048, 1408, 64, 6},
       {"mixtral-slice", 4096, 3584, 8, 2},
   };

@@ -125,13 +125,16 @@ Spooled spool(const runtime::Session& session, const runtime::Model& model) {
                                     dtype_bytes(model.dtype(), model.spec().hidden_size));
   context.set_hidden(rows.data(), kPrefill);
   context.forward(0);
+  runtime::Routing routing;
+  context.read_routing(0, routing, true);
   std::vector<capture::RowKey> keys(kPrefill);
   const uint64_t before = status_bytes("VmRSS");
   const BenchClock::time_point start = BenchClock::now();
   for (int i = 0; i < kSpoolSteps; ++i) {
     for (int64_t t = 0; t < kPrefill; ++t) keys[static_cast<size_t>(t)] = {t, i};
     captures.begin({kPrefill, keys.data(), nullptr, true});
-    for (size_t layer = 0; layer < model.num_layers(); ++layer) captures.record(layer, context);
+    for (size_t layer = 0; layer < model.num_layers(); ++layer)
+      captures.record(layer, context, &routing);
     captures.end();
   }
   captures.flush(file);

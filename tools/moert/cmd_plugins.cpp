@@ -17,6 +17,7 @@
 #include "commands.hpp"
 #include "error_text.hpp"
 #include "json.hpp"
+#include "runtime/device_list.hpp"
 #include "setup.hpp"
 #include "text_table.hpp"
 #include "util/nearest.hpp"
@@ -177,11 +178,52 @@ void print_failures(Console& console, const runtime::Session& session) {
   }
 }
 
+std::string device_name(const runtime::BackendDevices& backend, const moert_device_info_t& info) {
+  return backend.word + ":" + std::to_string(info.id.ordinal);
+}
+
+void print_devices(Console& console, const std::vector<runtime::BackendDevices>& backends) {
+  TextTable table({"device", "name", "architecture", ">memory", "driver"});
+  for (const runtime::BackendDevices& backend : backends)
+    for (const moert_device_info_t& info : backend.devices)
+      table.add({device_name(backend, info), printable(info.name), printable(info.architecture),
+                 bytes_text(info.memory_bytes), printable(info.driver_version)});
+  console.line();
+  if (!table.empty()) table.print(console);
+  for (const runtime::BackendDevices& backend : backends)
+    if (!backend.reason.empty())
+      console.line(printable(backend.word +
+                             (backend.devices.empty() ? ": no device: " : ": no more devices: ") +
+                             backend.reason));
+}
+
+Json devices_json(const std::vector<runtime::BackendDevices>& backends) {
+  Json json = Json::array();
+  for (const runtime::BackendDevices& backend : backends) {
+    Json one = {{"feature", backend.candidate->name},
+                {"word", backend.word},
+                {"reason", backend.reason},
+                {"devices", Json::array()}};
+    for (const moert_device_info_t& info : backend.devices)
+      one["devices"].push_back({{"device", device_name(backend, info)},
+                                {"name", info.name},
+                                {"architecture", info.architecture},
+                                {"memory_bytes", info.memory_bytes},
+                                {"memory_free_bytes", info.memory_free_bytes},
+                                {"compute_units", info.compute_units},
+                                {"warp_size", info.warp_size},
+                                {"driver", info.driver_version}});
+    json.push_back(one);
+  }
+  return json;
+}
+
 void print_list(Console& console, const Options& options, const runtime::Session& session) {
   TextTable table({"name", "id", "version", "path", "features"});
   for (const Entry& entry : entries_of(session))
     table.add({entry.name, entry.id, entry.version, path_text(entry.path), features_text(entry)});
   table.print(console);
+  print_devices(console, runtime::list_devices(session));
   if (options.all)
     print_files(console, session);
   else
@@ -192,6 +234,7 @@ Json list_json(const runtime::Session& session, const std::optional<Error>& erro
   Json json = json_document("moert plugins list");
   json["plugins"] = Json::array();
   for (const Entry& entry : entries_of(session)) json["plugins"].push_back(entry_json(entry));
+  json["backends"] = devices_json(runtime::list_devices(session));
   json["files"] = Json::array();
   for (const FileReport& report : session.reports()) json["files"].push_back(report_json(report));
   json["rejections"] = Json::array();

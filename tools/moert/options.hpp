@@ -23,7 +23,8 @@ struct Options {
   std::string plugins, device, threads, cpu_isa;
 
   // of single commands
-  bool all = false, markdown = false, verify = false, remove_stale = false, no_probes = false;
+  bool all = false, markdown = false, verify = false, remove_stale = false, no_probes = false,
+       no_graph = false;
   std::string output, replay;
   std::string model, like, from, to, sequence, first_position, encoding, near_tie, pairs, rows,
       folder, wait;

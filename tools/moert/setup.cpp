@@ -101,9 +101,9 @@ int64_t threads_of(const Options& options) {
   return threads;
 }
 
-std::string device_of(const Options& options) {
+std::string device_of(const Options& options, const char* otherwise) {
   const std::string device = flag_or_variable(options.device, "--device", "MOERT_DEVICE").first;
-  return device.empty() ? "auto" : device;
+  return device.empty() ? otherwise : device;
 }
 
 runtime::SessionOptions session_options(const Options& options, const LogSink& log,

@@ -23,7 +23,8 @@ runtime::SessionOptions session_options(const Options& options, const LogSink& l
                                         int64_t threads);
 // --threads, else MOERT_NUM_THREADS, else 0 (as many as processors).
 int64_t threads_of(const Options& options);
-std::string device_of(const Options& options);
+// --device, else MOERT_DEVICE, else `otherwise`.
+std::string device_of(const Options& options, const char* otherwise = "auto");
 
 // Throws Error(plugin) if a file that --plugin-path names could not be loaded: who names a file wants
 // that one.
