@@ -41,7 +41,8 @@ void quietly(int32_t ordinal, void* what, Body body) noexcept {
   if (what != nullptr) on_device(ordinal, nullptr, body);
 }
 
-void expect_place(const void* place, const char* of) {
+template <class T>
+void expect_place(const T* place, const char* of) {
   if (place == nullptr)
     throw PluginError(MOERT_INVALID_ARGUMENT, std::string("nowhere to put the ") + of);
 }

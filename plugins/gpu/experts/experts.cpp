@@ -50,7 +50,7 @@ std::string experts_refusal(const moert_moe_problem_t& p) {
   return {};
 }
 
-const moert_moe_problem_t& accepted(const moert_moe_problem_t& problem) {
+moert_moe_problem_t accepted(const moert_moe_problem_t& problem) {
   if (const std::string reason = experts_refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;

@@ -29,8 +29,7 @@ bool take(std::string_view* text, std::string_view word) {
 
 bool take_number(std::string_view* text, int64_t* number) {
   constexpr int64_t kMost = 65536;
-  const char* end = text->data() + text->size();
-  const auto [stopped, error] = std::from_chars(text->data(), end, *number);
+  const auto [stopped, error] = std::from_chars(text->data(), text->data() + text->size(), *number);
   if (error != std::errc() || *number < 1 || *number > kMost || text->front() == '0') return false;
   text->remove_prefix(static_cast<size_t>(stopped - text->data()));
   return true;

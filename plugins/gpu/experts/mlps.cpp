@@ -11,7 +11,7 @@
 namespace moert::gpu {
 namespace {
 
-const MlpProblem& accepted(const MlpProblem& problem) {
+MlpProblem accepted(const MlpProblem& problem) {
   if (const std::string reason = refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;

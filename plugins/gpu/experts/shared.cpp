@@ -36,7 +36,7 @@ std::string shared_refusal(const moert_shared_problem_t& p) {
   return refusal(problem_of(p));
 }
 
-const moert_shared_problem_t& accepted(const moert_shared_problem_t& problem) {
+moert_shared_problem_t accepted(const moert_shared_problem_t& problem) {
   if (const std::string reason = shared_refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;

@@ -48,7 +48,7 @@ std::string refusal(const moert_moe_layer_t& layer) {
   return {};
 }
 
-const moert_moe_layer_t& accepted(const moert_moe_layer_t& layer) {
+moert_moe_layer_t accepted(const moert_moe_layer_t& layer) {
   if (const std::string reason = refusal(layer); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return layer;
