@@ -148,7 +148,7 @@ struct Launched {
 class Launch {
  public:
   Launch(Number number, int64_t rows, int64_t cols, int64_t row_gap = 0, int64_t col_stride = 1)
-      : rows_(rows), cols_(cols) {
+      : cols_(cols) {
     numbers_ = odd_rows(rows, cols);
     const int64_t row_stride = cols * col_stride + row_gap;
     const auto size = static_cast<size_t>(number_bytes(number));
@@ -211,7 +211,7 @@ class Launch {
     }
     return all;
   }
-  int64_t rows_, cols_;
+  int64_t cols_;
   std::vector<float> numbers_;
   DeviceArray<unsigned char> bytes_, to_;
   DeviceArray<float> scales_;
