@@ -111,18 +111,19 @@ class SimulatedReplay : public Simulated {};
 TEST_P(SimulatedReplay, OwnRoutesGiveTheSameBits) {
   spec::Run run = simulated_run(GetParam());
   run.output = native_.path();
-  run.capture = {capture_to(GetParam().word + ".memory", device_.path(), kAll)};
+  run.capture = {capture_to(GetParam().word + ".memory", device_.path(), {"ids", "weights"})};
   runtime::run(with_simulators(), families(), run);
 
   spec::Run replay = simulated_run(GetParam());
   replay.replay = device_.path();
   replay.output = replayed_.path();
-  replay.capture = {capture_to("memory", memory_.path(), {"ids"})};
+  replay.capture = {capture_to("memory", memory_.path(), {"ids", "weights"})};
   const runtime::RunReport followed = runtime::run(with_simulators(), families(), replay);
   ASSERT_TRUE(followed.routes.has_value());
   EXPECT_GT(followed.routes->replayed, 0);
   EXPECT_EQ(followed.routes->native, 0);
   EXPECT_TRUE(bytes_of(native_.path()) == bytes_of(replayed_.path())) << again();
+  EXPECT_TRUE(bytes_of(device_.path()) == bytes_of(memory_.path())) << again();
 }
 
 INSTANTIATE_TEST_SUITE_P(Some, SimulatedReplay,
