@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "far_device.hpp"
-#include "whole_runner.hpp"
+#include "far_runner.hpp"
 
 namespace {
 
@@ -14,39 +13,18 @@ using namespace moert;
 
 constexpr moert_kv_t kFar[] = {{"device", "far"}};
 
-template <class T>
-class Of : public zoo::WholeRunner {
- public:
-  static Support supports(const Host&, const moert_moe_layer_t& layer) {
-    if (layer.experts->device.kind != zoo::kFarKind) return Support::no("runs on far alone");
-    return Support::yes(MOERT_SUPPORT_MONOLITHIC);
-  }
-  Of(const Host&, const moert_moe_layer_t& layer, const moert_moe_parts_t* parts, const Options&)
-      : WholeRunner(layer, parts) {}
-  void forward(const moert_runner_args_t& args) override {
-    const Rows rows = {zoo::inside_as<void>(args.out),
-                       zoo::inside_as<int32_t>(args.ids),
-                       zoo::inside_as<float>(args.weights),
-                       zoo::inside_as<float>(args.margins),
-                       zoo::inside_as<const int32_t>(args.forced_ids),
-                       args.hidden->shape[0],
-                       args.out->bytes};
-    zoo::enqueue(args.stream, [this, rows] { compute(rows); });
-  }
-};
-
-struct Honest final : Of<Honest> {
+struct Honest final : zoo::FarRunner<Honest> {
   static constexpr FeatureInfo kFeature = {"far.honest", MOERT_RANK_REFERENCE, 0, kFar, 1};
-  using Of::Of;
+  using FarRunner::FarRunner;
 };
-struct Silent final : Of<Silent> {  // forgets to report the last row
+struct Silent final : zoo::FarRunner<Silent> {  // forgets to report the last row
   static constexpr FeatureInfo kFeature = {"far.silent", MOERT_RANK_REFERENCE, 0, kFar, 1};
-  using Of::Of;
+  using FarRunner::FarRunner;
   bool tells(int64_t row) const override { return row < 2; }
 };
-struct Stubborn final : Of<Stubborn> {  // takes no forced ids
+struct Stubborn final : zoo::FarRunner<Stubborn> {  // takes no forced ids
   static constexpr FeatureInfo kFeature = {"far.stubborn", MOERT_RANK_REFERENCE, 0, kFar, 1};
-  using Of::Of;
+  using FarRunner::FarRunner;
   bool obeys() const override { return false; }
 };
 

@@ -35,6 +35,21 @@ TEST(Devices, TheProcessorIsListed) {
   EXPECT_TRUE(contains(text.out, device.at("architecture").get<std::string>())) << MOERT_SHOW(text);
 }
 
+// Two backends may have devices of one kind.
+TEST(Devices, EachIsCalledAsItsOwnBackendSays) {
+  const std::string plugins = MOERT_BINARY_DIR "/tests/plugins/";
+  const Ended ended = run_moert(
+      {"env", "--json", "--plugin-path", plugins + "far", "--plugin-path", plugins + "afar"},
+      {.environment = kHidden});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json devices = ended.json().at("devices");
+  std::map<std::string, std::string> names;
+  for (const Json& device : devices)
+    names[device.at("from").get<std::string>()] = device.at("device").get<std::string>();
+  EXPECT_EQ(names["far.device"], "far:0") << MOERT_SHOW(ended);
+  EXPECT_EQ(names["afar.device"], "afar:0") << MOERT_SHOW(ended);
+}
+
 TEST(Devices, ABackendWithoutOneSaysWhyInOneLine) {
   if (gpu_plugins().empty()) GTEST_SKIP() << "neither cuda nor hip is built";
   const Json list = run_moert({"plugins", "list", "--json"}, {.environment = kHidden}).json();

@@ -46,8 +46,8 @@ void add_devices(const runtime::Session& session, const registry::Candidate& can
       continue;
     }
     lines.push_back({candidate.name,
-                     runtime::device_word(session, info.id.kind) + ":" + std::to_string(ordinal),
-                     info.name, info.architecture, info.driver_version, "", info.memory_bytes});
+                     runtime::device_word(candidate) + ":" + std::to_string(ordinal), info.name,
+                     info.architecture, info.driver_version, "", info.memory_bytes});
   }
 }
 

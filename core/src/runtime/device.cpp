@@ -67,19 +67,12 @@ std::string kind_text(uint32_t kind) {
   return text;
 }
 
-// What devices of this feature are called.
-std::string word_of(const registry::Candidate& candidate) {
-  for (const auto& [key, value] : candidate.caps)
-    if (key == "device") return value;
-  return kind_text(registry::table_of<moert_device_t>(candidate)->kind);
-}
-
 }  // namespace
 
-std::string device_word(const Session& session, uint32_t kind) {
-  for (const registry::Candidate* candidate : session.registry().candidates(MOERT_KIND_DEVICE))
-    if (registry::table_of<moert_device_t>(*candidate)->kind == kind) return word_of(*candidate);
-  return kind_text(kind);
+std::string device_word(const registry::Candidate& feature) {
+  for (const auto& [key, value] : feature.caps)
+    if (key == "device") return value;
+  return kind_text(registry::table_of<moert_device_t>(feature)->kind);
 }
 
 Device::Device(const Session& session, const std::string& wanted_text,
@@ -88,7 +81,7 @@ Device::Device(const Session& session, const std::string& wanted_text,
   std::vector<std::string> reasons;
   for (const registry::Candidate* candidate :
        in_order(session.registry().candidates(MOERT_KIND_DEVICE), prefer)) {
-    if (!wanted.kind.empty() && word_of(*candidate) != wanted.kind) continue;
+    if (!wanted.kind.empty() && device_word(*candidate) != wanted.kind) continue;
     std::string why;
     if (open(session, *candidate, wanted.ordinal, why)) return;
     reasons.push_back(candidate->name + ": " + why);
@@ -129,7 +122,7 @@ bool Device::open(const Session& session, const registry::Candidate& candidate, 
   }
   table_ = table;
   name_ = candidate.name;
-  word_ = word_of(candidate);
+  word_ = device_word(candidate);
   info_ = info;
   stream_ = stream;
   return true;

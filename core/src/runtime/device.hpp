@@ -90,8 +90,9 @@ class StagingMemory {
   uint64_t bytes_ = 0;
 };
 
-// What devices of a kind are called: "cuda", in what users write and in capabilities. The device feature's own
-// capability `device` says it; without one, the letters of the kind do.
-std::string device_word(const Session& session, uint32_t kind);
+// What the devices of a device feature are called: "cuda", in what users write and in capabilities. The feature's own
+// capability `device` says it; without one, the letters of its kind do. Several features may have one kind, so a kind
+// is no name.
+std::string device_word(const registry::Candidate& feature);
 
 }  // namespace moert::runtime

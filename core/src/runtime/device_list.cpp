@@ -39,7 +39,7 @@ std::vector<BackendDevices> list_devices(const Session& session) {
     const auto* table = registry::table_of<moert_device_t>(*candidate);
     BackendDevices& backend = all.emplace_back();
     backend.candidate = candidate;
-    backend.word = device_word(session, table->kind);
+    backend.word = device_word(*candidate);
     ask(session, *table, backend);
   }
   return all;

@@ -93,7 +93,7 @@ LayerChoice choose_layer(const Session& session, const spec::Model& model,
   choice.problem = std::make_unique<LayerProblem>(model, layer, setting);
   const LayerProblem& problem = *choice.problem;
   const std::string asked = "layer " + std::to_string(layer.layer_id);
-  const std::string device = device_word(session, setting.device.kind);
+  const std::string& device = setting.device_word;
   choice.kinds.push_back(choose_kind<moert_moe_runner_t>(
       session, "runner", MOERT_KIND_MOE_RUNNER, &problem.layer(), asked, settings, device));
   choice.monolithic = choice.kinds.back().decision.chosen != nullptr &&

@@ -22,6 +22,7 @@ struct LayerSetting {
   std::string shared_scheme;
   std::string layer_scheme;                                     // of the layer's own matrices
   std::string act_scheme = "none", shared_act_scheme = "none";  // how rows are quantised
+  std::string device_word{};                                    // Device::word
 };
 
 // Owns the records and every text and sub-record that they point to; immovable.

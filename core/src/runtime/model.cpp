@@ -108,7 +108,8 @@ void Model::choose(size_t index, const ModelSettings& settings) {
                              layer.shared_scheme,
                              layer.layer_scheme,
                              act_scheme_of(formats, "quant"),
-                             act_scheme_of(formats, "shared_quant")};
+                             act_scheme_of(formats, "shared_quant"),
+                             device_.word()};
   choices_.push_back(
       choose_layer(session_, spec_, spec_.layers[index], setting, formats, settings.choice));
 }
