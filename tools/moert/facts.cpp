@@ -169,6 +169,9 @@ std::map<std::string, std::string> run_values(const spec::Run& run) {
       {"verify", text_of(run.verify)},
   };
   for (const auto& [word, candidate] : run.layers) values["layers." + word] = candidate;
+  for (const auto& [word, options] : run.options)
+    for (const auto& [key, text] : options)
+      values[std::string("options.").append(word).append(".").append(key)] = text;
   add_captures(run, values);
   if (run.expect) {
     values["expect.file"] = run.expect->file.string();

@@ -58,6 +58,30 @@ Table choice_keys() {
        .fallback = "from-checkpoint",
        .pattern = "from-checkpoint|[a-z0-9][a-z0-9_.-]*",
        .doc = "from-checkpoint, or a weight format that the checkpoint must have"},
+  };
+}
+
+Table option_keys() {
+  return {
+      {.path = "spec.options",
+       .type = Type::map,
+       .doc =
+           "for each kind of part, options of the candidate that serves it; one that it does not "
+           "know, or for a part that no layer has, is an error"},
+      {.path = "spec.options.routed_experts",
+       .type = Type::map,
+       .doc = "for routed experts; those of GPU backends: [plugins/gpu](../plugins/gpu/README.md)"},
+      {.path = "spec.options.routed_experts.*", .type = Type::scalar},
+      {.path = "spec.options.router", .type = Type::map, .doc = "the same for routers"},
+      {.path = "spec.options.router.*", .type = Type::scalar},
+      {.path = "spec.options.shared_experts",
+       .type = Type::map,
+       .doc = "the same for shared experts"},
+      {.path = "spec.options.shared_experts.*", .type = Type::scalar},
+      {.path = "spec.options.runner",
+       .type = Type::map,
+       .doc = "the same for runners of whole layers"},
+      {.path = "spec.options.runner.*", .type = Type::scalar},
       {.path = "spec.fallback",
        .type = Type::word,
        .fallback = "error",
@@ -223,6 +247,13 @@ void read_layers(spec::Run& run, const YamlNode& document) {
   }
 }
 
+void read_options(spec::Run& run, const YamlNode& document) {
+  const YamlNode* options = at(document, "spec.options");
+  if (options == nullptr) return;
+  for (const YamlNode& part : options->items)
+    for (const YamlNode& option : part.items) run.options[part.key][option.key] = option.text;
+}
+
 void check_replay(const spec::Run& run, const YamlNode& document) {
   if (run.verify && run.replay.empty())
     fail_at(at(document, "spec.verify")->place(),
@@ -275,7 +306,8 @@ void add_default_origins(std::map<std::string, std::string>& origin) {
 const Table& run_table() {
   static const Table table = [] {
     Table all = head_table("Run");
-    for (const Table& part : {choice_keys(), simulate_keys(), data_keys(), check_keys()})
+    for (const Table& part :
+         {choice_keys(), option_keys(), simulate_keys(), data_keys(), check_keys()})
       all.insert(all.end(), part.begin(), part.end());
     return all;
   }();
@@ -296,6 +328,7 @@ spec::Run read_run(const std::filesystem::path& file, const std::vector<Override
   if (const YamlNode* prefer = at(document, "spec.prefer"))
     for (const YamlNode& item : prefer->items) run.prefer.push_back(item.text);
   read_layers(run, document);
+  read_options(run, document);
   set(run.fallback, at(document, "spec.fallback"));
   set(run.simulate, at(document, "spec.simulate.routing"));
   set(run.seed, at(document, "spec.simulate.seed"));

@@ -12,17 +12,20 @@ using registry::Candidate;
 using registry::table_of;
 
 // The candidate that is named for a kind; empty: none is.
-std::string pinned(const ChoiceSettings& settings, const char* word) {
+std::string pinned(const ChoiceSettings& settings, const std::string& word) {
   const auto pin = settings.layers.find(word);
   return pin == settings.layers.end() || pin->second == "auto" ? "" : pin->second;
 }
 
-// A monolithic runner has no parts, so it would pass over a part that is named.
+// A monolithic runner has no parts, so it would pass over a part that is named, or has options.
 moert_support_t without_parts(moert_support_t support, const ChoiceSettings& settings) {
   if (support.verdict == 0 || (support.flags & MOERT_SUPPORT_MONOLITHIC) == 0) return support;
-  for (const char* part : {"router", "routed_experts", "shared_experts"})
+  for (const std::string part : {"router", "routed_experts", "shared_experts"}) {
     if (!pinned(settings, part).empty())
-      return refusal("routes and computes inside, but " + std::string(part) + " is named");
+      return refusal("routes and computes inside, but " + part + " is named");
+    if (settings.options.contains(part))
+      return refusal("routes and computes inside, but there are options for " + part);
+  }
   return support;
 }
 
@@ -37,8 +40,11 @@ KindChoice choose_kind(const Session& session, const char* word, const char* kin
   const registry::Ask question = [&](const Candidate& c) {
     return without_parts(ask<Table>(session.host(), c, spec), settings);
   };
-  return {word, kind, std::move(asked),
-          {},   {},   registry::choose(session.registry().candidates(kind), policy, question)};
+  KindChoice choice{word, kind, std::move(asked), {}, {}, {}};
+  choice.decision = registry::choose(session.registry().candidates(kind), policy, question);
+  if (const auto given = settings.options.find(word); given != settings.options.end())
+    choice.options = given->second;
+  return choice;
 }
 
 }  // namespace
@@ -68,12 +74,15 @@ void choose_quants(const Session& session, const char* word, const std::vector<F
 template <class Table, class Spec>
 Part<Table> create(const Session& session, const LayerChoice& choice, const char* word,
                    const Spec* spec) {
-  const Candidate& candidate = *choice.find(word)->decision.chosen;
+  const KindChoice& kind = *choice.find(word);
+  const Candidate& candidate = *kind.decision.chosen;
+  const std::vector<moert_kv_t> options = kind.options.entries();
   void* self = nullptr;
   Call call;
-  call.check(
-      table_of<Table>(candidate)->create(session.host(), spec, nullptr, 0, &self, call.out()),
-      candidate.name, "create", "layer " + std::to_string(choice.layer_id));
+  const moert_code_t code =
+      table_of<Table>(candidate)->create(session.host(), spec, options.data(),
+                                         static_cast<uint32_t>(options.size()), &self, call.out());
+  kind.options.check_create(call, code, candidate.name, kind.asked);
   return {candidate, self};
 }
 
@@ -163,12 +172,15 @@ Runner FusedMoE(const Session& session, const LayerChoice& choice) {
                                    router.table(),  router.self(),
                                    experts.table(), experts.self(),
                                    shared.table(),  shared.self()};
-  const Candidate& candidate = *choice.find("runner")->decision.chosen;
+  const KindChoice& kind = *choice.find("runner");
+  const Candidate& candidate = *kind.decision.chosen;
+  const std::vector<moert_kv_t> options = kind.options.entries();
   void* self = nullptr;
   Call call;
-  call.check(table_of<moert_moe_runner_t>(candidate)->create(session.host(), &problem.layer(),
-                                                             &parts, nullptr, 0, &self, call.out()),
-             candidate.name, "create", "layer " + std::to_string(choice.layer_id));
+  const moert_code_t code = table_of<moert_moe_runner_t>(candidate)->create(
+      session.host(), &problem.layer(), &parts, options.data(),
+      static_cast<uint32_t>(options.size()), &self, call.out());
+  kind.options.check_create(call, code, candidate.name, kind.asked);
   router.release();
   experts.release();
   shared.release();

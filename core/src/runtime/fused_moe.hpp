@@ -14,6 +14,7 @@
 #include "runtime/device.hpp"
 #include "runtime/layer_problem.hpp"
 #include "runtime/part.hpp"
+#include "runtime/part_options.hpp"
 #include "runtime/session.hpp"
 #include "spec/model.hpp"
 
@@ -25,6 +26,8 @@ struct ChoiceSettings {
   // routed_experts, router, shared_experts, runner -> "auto" or a candidate's name
   std::map<std::string, std::string> layers;
   bool fallback_next = false;
+  // For whoever serves a kind, by the same words as `layers`; none is empty.
+  std::map<std::string, PartOptions> options{};
 };
 
 // One format of a layer's weights, and what it was found in.
@@ -46,6 +49,7 @@ struct KindChoice {
   std::string scheme;  // of the weights, where the kind is a quant method
   FormatUse use;       // the same
   registry::Decision decision;
+  PartOptions options{};  // that it is created with
 };
 
 struct LayerChoice {

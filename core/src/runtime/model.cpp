@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/model.hpp"
 
+#include <algorithm>
+
 #include <moert/sdk/dtypes.hpp>
 
 #include "runtime/call.hpp"
@@ -62,6 +64,16 @@ void simulate(const ModelSettings& settings, spec::Routing& routing) {
   routing = simulated;
 }
 
+// Options of a part that no layer has would be passed over in silence.
+void require_taken(const std::map<std::string, PartOptions>& options,
+                   const std::vector<LayerChoice>& choices) {
+  for (const auto& [word, given] : options)
+    if (std::none_of(choices.begin(), choices.end(),
+                     [&name = word](const LayerChoice& choice) { return choice.find(name); }))
+      throw Error(Fault::usage, "there are options for " + word + ", and no layer has them",
+                  given.place, "remove them");
+}
+
 }  // namespace
 
 void require_supported(const spec::Model& model) {
@@ -93,6 +105,7 @@ Model::Model(Session& session, spec::Model spec, spec::Tensors rules, const Mode
   for (const std::string& warning : plan_.warnings)
     session_.log()(LogLevel::warn, "weights", warning);
   for (size_t i = 0; i < spec_.layers.size(); ++i) choose(i, settings);
+  if (!spec_.layers.empty()) require_taken(settings.choice.options, choices_);
 }
 
 void Model::choose(size_t index, const ModelSettings& settings) {

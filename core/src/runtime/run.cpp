@@ -172,12 +172,30 @@ spec::Model resolve_model(const config::Families& families, const spec::Run& run
                                  : config::read_model(run.description);
 }
 
+namespace {
+
+// With the keys and where each stands: create says what is wrong, not which of them.
+PartOptions part_options(const spec::Run& run, const std::string& word) {
+  const std::string path = "options." + word;
+  PartOptions options{run.options.at(word), ""};
+  for (const auto& [key, value] : options.values) {
+    options.place.append(options.place.empty() ? path + ": " : ", ").append(key);
+    const auto origin = run.origin.find(std::string(path).append(".").append(key));
+    if (origin != run.origin.end()) options.place.append(" (").append(origin->second).append(")");
+  }
+  return options;
+}
+
+}  // namespace
+
 ModelSettings settings_of(const spec::Run& run, int64_t max_tokens, uint32_t dtype) {
   ModelSettings settings;
   settings.device = run.device;
   settings.choice.prefer = run.prefer;
   settings.choice.layers = run.layers;
   settings.choice.fallback_next = run.fallback == "next";
+  for (const auto& [word, values] : run.options)
+    if (!values.empty()) settings.choice.options[word] = part_options(run, word);
   const auto quant = run.layers.find("quant");
   if (quant != run.layers.end()) settings.quant = quant->second;
   settings.simulate = run.simulate;

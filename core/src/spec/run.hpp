@@ -34,6 +34,8 @@ struct Run {
   // kind word -> "auto" or a candidate's name: routed_experts, router, shared_experts, runner;
   // quant -> "from-checkpoint" or a scheme that must be the checkpoint's own.
   std::map<std::string, std::string> layers;
+  // Kind word, but quant -> options of whoever serves it, as texts.
+  std::map<std::string, std::map<std::string, std::string>> options;
   std::string fallback = "error";  // "error" | "next"
   std::string simulate;  // made-up routing for benchmarks: "uniform", "normal", "zipf"; empty: none
   int64_t seed = 0;      // of it

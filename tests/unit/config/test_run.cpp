@@ -77,6 +77,7 @@ TEST(Run, AllValuesArrive) {
       kSmall +
       "  device: cuda:1\n  fallback: next\n  threads: 7\n  repeat: 3\n"
       "  layers: { routed_experts: cpu.ref, quant: mxfp4.g32.e8m0 }\n"
+      "  options: { routed_experts: { gemm: wgmma, tiles: 4 }, runner: { fast: true } }\n"
       "  capture: [ {}, { to: file, what: [margins], options: { buffer_mb: 4, when_full: drop } } "
       "]\n"
       "  replay: /r.safetensors\n  verify: true\n"
@@ -87,6 +88,10 @@ TEST(Run, AllValuesArrive) {
   EXPECT_EQ(run.repeat, 3);
   EXPECT_EQ(run.layers.at("routed_experts"), "cpu.ref");
   EXPECT_EQ(run.layers.at("quant"), "mxfp4.g32.e8m0");
+  using Values = std::map<std::string, std::string>;
+  EXPECT_EQ(run.options,
+            (std::map<std::string, Values>{{"routed_experts", {{"gemm", "wgmma"}, {"tiles", "4"}}},
+                                           {"runner", {{"fast", "true"}}}}));
   ASSERT_EQ(run.capture.size(), 2u);
   EXPECT_EQ(run.capture[0].to, "memory");
   EXPECT_EQ(run.capture[0].what, (std::vector<std::string>{"ids"}));
@@ -118,11 +123,15 @@ TEST(Run, PathsStartFromTheFileAndOverridesFromTheWorkingDirectory) {
 
 TEST(Run, LaterOverridesWinAndSayWhoTheyAre) {
   const TempFolder folder;
-  const fs::path file = folder.write("run.yaml", kSmall + "  device: cpu\n");
+  const fs::path file =
+      folder.write("run.yaml", kSmall +
+                                   "  device: cpu\n"
+                                   "  options: { routed_experts: { gemm: wgmma, tiles: 4 } }\n");
   const spec::Run run =
       read_run(file, {{"spec.device", "cuda:0", "environment MOERT_DEVICE"},
                       {"device", "hip:1", "--device"},
                       {"layers.router", "cpu.ref", "--set"},
+                      {"options.routed_experts.gemm", "native", "--set"},
                       {"capture[0].path", "out/r.safetensors", "--set"},
                       {"expect", "{file: g.safetensors, tolerance: {output: 0.5}}", "--set"}});
   EXPECT_EQ(run.device, "hip:1");
@@ -130,6 +139,9 @@ TEST(Run, LaterOverridesWinAndSayWhoTheyAre) {
   EXPECT_EQ(run.layers.at("router"), "cpu.ref");
   EXPECT_EQ(run.origin.at("layers.router"), "--set");
   EXPECT_EQ(run.origin.at("layers.routed_experts"), "default");
+  EXPECT_EQ(run.options.at("routed_experts").at("gemm"), "native");
+  EXPECT_EQ(run.origin.at("options.routed_experts.gemm"), "--set");
+  EXPECT_EQ(run.origin.at("options.routed_experts.tiles"), file.string() + ":8:52");
   ASSERT_EQ(run.capture.size(), 1u);
   EXPECT_EQ(run.capture[0].path, "out/r.safetensors");
   EXPECT_EQ(run.origin.at("capture[0].path"), "--set");
@@ -247,6 +259,15 @@ INSTANTIATE_TEST_SUITE_P(
         RunFault{"option_empty",
                  "  capture: [ { options: { a: \"\" } } ]\n",
                  {"'spec.capture[0].options.a' is an empty text"}},
+        RunFault{"options_of_no_kind",
+                 "  options: { quant: { a: 1 } }\n",
+                 {"unknown key 'quant' in 'spec.options'", ":7:14"}},
+        RunFault{"options_of_nothing",
+                 "  options: { router: fast }\n",
+                 {"'spec.options.router' is the text 'fast'", "a map", ":7:22"}},
+        RunFault{"options_deeper",
+                 "  options: { router: { a: [1] } }\n",
+                 {"'spec.options.router.a' is a list", "a text, a number, true or false"}},
         RunFault{
             "verify_alone", "  verify: true\n", {"nothing to compare with", "--replay", ":7:11"}},
         RunFault{"replay_made_up",

@@ -175,6 +175,7 @@ spec:
   device: cuda:0
   prefer: [cpu, simd]
   layers: { routed_experts: cpu.ref, router: auto, shared_experts: cpu.ref, runner: auto, quant: bf16 }
+  options: { routed_experts: { gemm: wgmma }, router: { a: 1 }, shared_experts: { b: true }, runner: { c: x } }
   fallback: next
   inputs: { hidden_states: h }
   outputs: { file: o }
