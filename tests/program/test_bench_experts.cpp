@@ -172,6 +172,29 @@ TEST(BenchExpertsOnDevice, CallsAreTimedWhereGraphsAreNotWanted) {
   EXPECT_TRUE(json.at("points").at(0).at("copy_probe_gb_per_s").is_null());
 }
 
+TEST(BenchExpertsOnDevice, OptionsReachTheCandidate) {
+  const Ended ended = on_device({"--tokens", "3", "--no-probes", "--option", "gemm=wgmma"});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  EXPECT_EQ(ended.json().at("conditions").at("options").at("gemm"), "wgmma") << MOERT_SHOW(ended);
+  EXPECT_EQ(ended.json().at("points").size(), 1u) << MOERT_SHOW(ended);
+}
+
+// Where one format can't be served so, the others still are.
+TEST(BenchExpertsOnDevice, WhatAnOptionCannotDoIsARowThatSaysWhy) {
+  const Ended mixed =
+      on_device({"--tokens", "1", "--no-probes", "--scheme", "f32,bf16", "--option", "gemm=wgmma"});
+  ASSERT_EQ(mixed.code, 0) << MOERT_SHOW(mixed);
+  const Json entrants = mixed.json().at("entrants");
+  EXPECT_FALSE(entrants.at(0).at("accepted").get<bool>()) << MOERT_SHOW(mixed);
+  EXPECT_TRUE(contains(entrants.at(0).at("reason").get<std::string>(), "decoded to f32"))
+      << MOERT_SHOW(mixed);
+  EXPECT_TRUE(entrants.at(1).at("accepted").get<bool>()) << MOERT_SHOW(mixed);
+  EXPECT_EQ(mixed.json().at("points").size(), 1u) << MOERT_SHOW(mixed);
+  const Ended alone =
+      on_device({"--tokens", "1", "--no-probes", "--scheme", "f32", "--option", "gemm=wgmma"});
+  EXPECT_EQ(alone.code, 4) << MOERT_SHOW(alone);
+}
+
 TEST(BenchExpertsOnDevice, OthersAreRefusedWhenNamed) {
   const Ended ended =
       on_device({"--tokens", "1", "--candidates", "cpu.ref,sim32.experts", "--no-probes"});
@@ -296,7 +319,7 @@ TEST(BenchExperts, HelpNamesShapesAndAliases) {
   EXPECT_EQ(ended.code, 0);
   for (const char* word : {"olmoe", "qwen3-30b-a3b", "gpt-oss-20b", "gpt-oss-120b",
                            "deepseek-v2-lite", "mixtral-slice", "HxIxExk", "--device", "--no-graph",
-                           "fp8.block128x128", "int4.g32", "int8.channel", "cpu.ref"})
+                           "--option", "fp8.block128x128", "int4.g32", "int8.channel", "cpu.ref"})
     EXPECT_TRUE(contains(ended.out, word)) << word << MOERT_SHOW(ended);
 }
 
@@ -336,6 +359,15 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"tokens_words", {"--tokens", "4,many"}, 2, {"'many'", "--tokens"}},
         Mistake{"tokens_twice", {"--tokens", "4,4"}, 2, {"stands twice"}},
         Mistake{"candidate", {"--candidates", "cpu.sim"}, 2, {"did you mean 'cpu.simd'"}},
+        Mistake{
+            "option", {"--option", "gemm"}, 2, {"--option", "'gemm' is no option", "gemm=wgmma"}},
+        Mistake{"option_empty", {"--option", "gemm="}, 2, {"'gemm=' is no option"}},
+        Mistake{"option_twice", {"--option", "a=1", "--option", "a=2"}, 2, {"'a' is given twice"}},
+        Mistake{"option_unknown",
+                {"--shape", "64x32x8x2", "--candidates", "cpu.ref", "--layers", "1", "--no-probes",
+                 "--option", "gemm=wgmma"},
+                2,
+                {"cpu.ref takes no such options", "unknown option 'gemm'", "--option"}},
         Mistake{"seconds", {"--seconds", "nan"}, 2, {"--seconds"}},
         Mistake{"repeat", {"--repeat", "-1"}, 2, {"--repeat"}},
         Mistake{"both", {"--repeat", "1", "--seconds", "1"}, 2, {"one of them"}},

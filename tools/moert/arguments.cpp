@@ -119,6 +119,8 @@ void add_experts_options(Node& node, Options& options) {
   node.text("Bench", "--candidates", "all|NAME[,NAME...]", options.candidates,
             "who is measured; they take turns [all of the device but the oracle, cpu.ref, and "
             "null's]");
+  node.list("Bench", "--option", "KEY=VALUE", options.option,
+            "an option of the candidates, such as gemm=wgmma of a GPU's; may be repeated [none]");
   node.text("Bench", "--seconds", "S", options.seconds,
             "time for each candidate at each number of tokens; three forwards at least [1]");
   node.text("Bench", "--repeat", "N", options.repeat, "so many forwards instead [by time]");

@@ -84,6 +84,7 @@ class Contest {
         request_(request),
         scheme_(scheme),
         problem_(request.shape, scheme, most_tokens(request), device.device().id()) {
+    problem_.options = request.options;
     const std::string misfit = SyntheticExpert::misfit(session, scheme, request.shape);
     for (const registry::Candidate* candidate : request.candidates)
       entrants_.push_back(entrant(*candidate, misfit));
@@ -118,10 +119,7 @@ class Contest {
       expert_ = std::make_unique<SyntheticExpert>(session_, scheme_, request_.shape);
     for (ExpertsEntrant& e : entrants_) {
       layers_.emplace_back();
-      if (!e.refusal.empty()) continue;
-      layers_.back() = std::make_unique<BenchLayers>(session_, *e.candidate, problem_, *expert_,
-                                                     e.layers, e.concurrent, device_);
-      e.pack_seconds = layers_.back()->pack_seconds();
+      if (e.refusal.empty()) pack(e);
     }
   }
   void unpack() {
@@ -195,6 +193,17 @@ class Contest {
     made.refusal = misfit;
     if (misfit.empty()) ask(session_, device_.device(), problem_, &made);
     return made;
+  }
+
+  void pack(ExpertsEntrant& e) {
+    try {
+      layers_.back() = std::make_unique<BenchLayers>(session_, *e.candidate, problem_, *expert_,
+                                                     e.layers, e.concurrent, device_);
+      e.pack_seconds = layers_.back()->pack_seconds();
+    } catch (const Error& error) {
+      if (error.fault() != Fault::refused) throw;
+      e.refusal = error.problem();
+    }
   }
 
   // One forward of each, of the same rows and experts; the seconds that it took with all around it.

@@ -19,6 +19,7 @@ struct ExpertsRequest {
   BenchShape shape;
   std::vector<BenchScheme> schemes;
   std::vector<const registry::Candidate*> candidates;
+  runtime::PartOptions options;  // that all of them are created with
   std::vector<int64_t> tokens;
   double seconds = 1;  // of a candidate at a point
   int64_t repeat = 0;  // so many forwards instead; 0: by time

@@ -91,6 +91,21 @@ std::vector<const registry::Candidate*> candidates_of(const runtime::Session& se
   return chosen;
 }
 
+runtime::PartOptions options_of(const std::vector<std::string>& given) {
+  runtime::PartOptions options;
+  options.place = "--option";
+  for (const std::string& text : given) {
+    const size_t end = text.find('=');
+    if (end == 0 || end == std::string::npos || end + 1 == text.size())
+      throw Error(Fault::usage, "'" + text + "' is no option", "--option",
+                  "give a key and a value, as in gemm=wgmma");
+    if (!options.values.emplace(text.substr(0, end), text.substr(end + 1)).second)
+      throw Error(Fault::usage, "the option '" + text.substr(0, end) + "' is given twice",
+                  "--option", "give each option once");
+  }
+  return options;
+}
+
 // moert.device/1 does not tell a device's cache; there are few with a larger one than what is assumed.
 void set_cache(const Options& options, bool host, ExpertsRequest* request) {
   constexpr int64_t kMostMegabytes = 65536;
@@ -126,6 +141,7 @@ ExpertsRequest experts_request(const runtime::Session& session, const runtime::D
   if (!options.layers.empty())
     request.layers = count_of(options.layers, "--layers", "layers", kMostLayers);
   set_cache(options, on_host(device), &request);
+  request.options = options_of(options.option);
   request.candidates = candidates_of(session, device.word(), options.candidates);
   for (const std::string& word :
        words_of(options.scheme.empty() ? "bf16" : options.scheme, "--scheme"))

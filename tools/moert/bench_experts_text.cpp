@@ -56,6 +56,16 @@ std::string timing_text(const runtime::Device& device, const ExpertsRequest& req
   return request.graphs ? "events around recorded graphs" : "events around calls";
 }
 
+// "gemm=wgmma"
+std::string options_text(const runtime::PartOptions& options) {
+  std::string text;
+  for (const auto& [key, value] : options.values) {
+    if (!text.empty()) text += ", ";
+    text.append(key).append("=").append(value);
+  }
+  return printable(text);
+}
+
 void print_conditions(const Options& options, Console& console, const runtime::Session& session,
                       const runtime::Device& device, const ExpertsRequest& request,
                       const ExpertsResult& result) {
@@ -73,6 +83,7 @@ void print_conditions(const Options& options, Console& console, const runtime::S
     console.line(device.text() + ": " + device_text(device.info()) + ", " + cache_text(request) +
                  "; timed by " + timing_text(device, request) + "; packed by " + threads +
                  "; " MOERT_COMPILER_TEXT ", " MOERT_BUILD_TYPE);
+  if (!request.options.values.empty()) console.line("options: " + options_text(request.options));
   if (request.probe_bytes == 0)
     console.line("no probes of what the machine gives");
   else if (on_host(device))
@@ -172,6 +183,7 @@ Json conditions_json(const Options& options, const runtime::Session& session,
         {"activation", shape.activation},
         {"bias", shape.biased}}},
       {"rows", "bf16"},
+      {"options", request.options.values},
       {"seconds", request.repeat > 0 ? Json(nullptr) : Json(request.seconds)},
       {"repeat", request.repeat > 0 ? Json(request.repeat) : Json(nullptr)},
       {"arithmetic_probe", result.arithmetic.empty() ? Json(nullptr) : Json(result.arithmetic)}};

@@ -97,13 +97,15 @@ BenchLayers::BenchLayers(const runtime::Session& session, const registry::Candid
                          const BenchProblem& problem, const SyntheticExpert& expert, int64_t layers,
                          bool concurrent, BenchDevice& device)
     : shape_(problem.shape), device_(device), workspace_(device.device()) {
+  const std::vector<moert_kv_t> options = problem.options.entries();
   for (int64_t i = 0; i < layers; ++i) {
     throw_if_interrupted();
     void* self = nullptr;
     runtime::Call call;
-    call.check(registry::table_of<moert_routed_experts_t>(candidate)->create(
-                   session.host(), &problem.problem, nullptr, 0, &self, call.out()),
-               candidate.name, "create", problem.scheme);
+    const moert_code_t code = registry::table_of<moert_routed_experts_t>(candidate)->create(
+        session.host(), &problem.problem, options.data(), static_cast<uint32_t>(options.size()),
+        &self, call.out());
+    problem.options.check_create(call, code, candidate.name, problem.scheme);
     layers_.emplace_back(candidate, self);
     const BenchClock::time_point start = BenchClock::now();
     pack(session, expert, shape_.experts, concurrent, layers_.back());

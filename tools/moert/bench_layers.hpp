@@ -11,6 +11,7 @@
 
 #include "bench_device.hpp"
 #include "bench_shapes.hpp"
+#include "runtime/part_options.hpp"
 #include "runtime/session.hpp"
 #include "synthetic_weights.hpp"
 
@@ -27,6 +28,7 @@ struct BenchProblem {
   std::string scheme;
   moert_activation_t activation{};
   moert_moe_problem_t problem{};
+  runtime::PartOptions options;  // that layers are created with
 };
 
 // What a forward reads and writes, on the device, shared by all candidates.
@@ -47,7 +49,8 @@ struct BenchRows {
 // Several layers of the same weights, each in memory of its own. The session is borrowed.
 class BenchLayers {
  public:
-  // Packs them all: `concurrent` says whether load may run on several threads.
+  // Packs them all: `concurrent` says whether load may run on several threads. Throws Error(refused) where the candidate
+  // cannot do what an option asks for.
   BenchLayers(const runtime::Session& session, const registry::Candidate& candidate,
               const BenchProblem& problem, const SyntheticExpert& expert, int64_t layers,
               bool concurrent, BenchDevice& device);

@@ -31,7 +31,7 @@ struct Options {
   std::vector<std::string> more;  // further positional arguments
   std::string scheme, experts, hidden_states, shard_size;
   std::string shape, tokens, candidates, seconds, repeat, layers, cache_mb;
-  std::vector<std::string> exclude;
+  std::vector<std::string> exclude, option;
 };
 
 }  // namespace moert::tool
