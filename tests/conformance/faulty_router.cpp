@@ -92,6 +92,12 @@ moert_code_t sorts_the_table(void* self, const moert_router_args_t* args, moert_
   return code;
 }
 
+// Nothing else shows it: the same choices come out.
+moert_code_t waits_in_route(void* self, const moert_router_args_t* args, moert_error_t* e) {
+  device->stream_synchronize(args->stream, nullptr);
+  return router->route(self, args, e);
+}
+
 // --- sparsemixer --------------------------------------------------------------------------------
 
 std::set<void*> sparsemixers;
@@ -219,7 +225,8 @@ bool spoil_router(std::string_view fault) {
       {"nan_rows_repeat", nan_rows_repeat},
       {"absent_is_token_0", absent_is_token_0},
       {"sorts_the_table", sorts_the_table},
-      {"second_beside_the_first", second_beside_the_first}};
+      {"second_beside_the_first", second_beside_the_first},
+      {"waits_in_route", waits_in_route}};
   constexpr std::pair<std::string_view, Create*> kCreates[] = {
       {"scales_twice", scales_twice},
       {"softmax_topk_over_all", softmax_topk_over_all},

@@ -1,5 +1,6 @@
-// moert_conformance --plugin FILE [--plugin FILE]... [--unsupported FILE] [--seed N] [--gtest_...]
+// moert_conformance --plugin FILE [--plugin FILE]... [--kind KIND]... [--unsupported FILE] [--seed N] [--gtest_...]
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <stdexcept>
@@ -10,9 +11,14 @@ namespace moert::conformance {
 namespace {
 
 constexpr char kUsage[] =
-    "usage: moert_conformance --plugin FILE [--plugin FILE]... [--unsupported FILE] [--seed N]\n"
+    "usage: moert_conformance --plugin FILE [--plugin FILE]... [--kind KIND]... [--unsupported "
+    "FILE]\n"
+    "                         [--seed N]\n"
     "Judges every feature of the plugins through the ABI alone.\n"
     "  --plugin FILE       a plugin to judge\n"
+    "  --kind KIND         judge features of this kind alone, such as router; the others are what "
+    "they\n"
+    "                      are composed of, and run on\n"
     "  --unsupported FILE  tests that it cannot pass, one per line: 'name: reason'; '*' in a name "
     "is\n"
     "                      any text. A test that passes all the same is an error\n"
@@ -20,7 +26,11 @@ constexpr char kUsage[] =
     "  --gtest_filter=...  only some tests; a test's name is <kind>/<feature>.<subject>/<case>\n";
 
 struct Arguments {
-  std::vector<std::string> plugins, unsupported;
+  std::vector<std::string> plugins, kinds, unsupported;
+
+  bool judges(const std::string& kind) const {
+    return kinds.empty() || std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+  }
 };
 
 Arguments parse(int argc, char** argv) {
@@ -37,6 +47,8 @@ Arguments parse(int argc, char** argv) {
     if (word == "--plugin") {
       out.plugins.push_back(value);
       settings().command += " --plugin " + value;
+    } else if (word == "--kind") {
+      out.kinds.push_back(value);
     } else if (word == "--unsupported") {
       out.unsupported.push_back(value);
     } else if (word == "--seed") {
@@ -70,7 +82,8 @@ int main(int argc, char** argv) {
     const Arguments arguments = parse(argc, argv);
     for (const std::string& path : arguments.unsupported) read_unsupported(path);
     int judged = 0;
-    for (const Feature& feature : open_plugins(arguments.plugins)) judged += add_tests(feature);
+    for (const Feature& feature : open_plugins(arguments.plugins))
+      if (arguments.judges(feature.kind_word)) judged += add_tests(feature);
     if (judged == 0) throw std::runtime_error("no feature of a kind that this suite judges");
     return run();
   } catch (const std::exception& e) {

@@ -1,4 +1,4 @@
-// moe_runner: a whole layer of the plugin's own parts against the suite's numbers.
+// moe_runner: a whole layer, of the plugin's own parts or without any, against the suite's numbers.
 // SPDX-License-Identifier: Apache-2.0
 #include "runner.hpp"
 
@@ -208,7 +208,8 @@ void expert_map(const Feature& feature) {
   });
 }
 
-// A runner that declines whatever it is asked passes nothing. Without parts beside it nothing can be asked here.
+// A runner that declines whatever it is asked passes nothing, and neither does one whose plugin has not the parts that it
+// takes. One without parts needs none.
 void accepts_something(const Feature& feature) {
   for (const RunnerCase& c : runner_cases()) try {
       const RunnerRig rig(feature, c);

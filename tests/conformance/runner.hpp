@@ -1,4 +1,4 @@
-// A moe_runner feature with the parts of its own plugin, bound to one case.
+// A moe_runner feature, with the parts of its own plugin if it takes parts, bound to one case.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -54,6 +54,7 @@ class RunnerRig {
   RunnerRig& operator=(const RunnerRig&) = delete;
 
   RunnerRows rows(int64_t tokens);
+  // Throws Skip where the runner hides its routing.
   void forward(RunnerRows& rows);
   // Ids by the rule, or the forced ones; outputs by the suite's own numbers for the ids and weights that were reported.
   // `local`: the expert that serves a logical one for row t, or -1; as it is without a map.
@@ -79,6 +80,7 @@ class RunnerRig {
                         const std::function<int32_t(int64_t, int32_t)>& local) const;
 
   const RunnerCase case_;
+  bool hides_routing_ = false;
   RouterCase router_case_;
   RouterTensors router_;
   std::vector<Mlp> experts_;

@@ -117,16 +117,18 @@ void RunnerRig::create(const Feature& feature) {
   support.struct_size = sizeof support;
   must("supports", [&](auto* e) { return table.supports(host.table(), &layer, &support, e); });
   if (support.verdict == 0) throw Skip{support.reason};
-  if ((support.flags & MOERT_SUPPORT_MONOLITHIC) != 0) throw Skip{"takes no parts"};
+  hides_routing_ = (support.flags & MOERT_SUPPORT_HIDES_ROUTING) != 0;
   moert_moe_parts_t parts{};
   parts.struct_size = sizeof parts;
-  std::tie(parts.router, parts.router_self) =
-      make_part<moert_router_t>(feature, MOERT_KIND_ROUTER, host, routing);
-  std::tie(parts.experts, parts.experts_self) =
-      make_part<moert_routed_experts_t>(feature, MOERT_KIND_ROUTED_EXPERTS, host, problem.record);
-  if (case_.shared)
-    std::tie(parts.shared, parts.shared_self) =
-        make_part<moert_shared_experts_t>(feature, MOERT_KIND_SHARED_EXPERTS, host, shared);
+  if ((support.flags & MOERT_SUPPORT_MONOLITHIC) == 0) {
+    std::tie(parts.router, parts.router_self) =
+        make_part<moert_router_t>(feature, MOERT_KIND_ROUTER, host, routing);
+    std::tie(parts.experts, parts.experts_self) =
+        make_part<moert_routed_experts_t>(feature, MOERT_KIND_ROUTED_EXPERTS, host, problem.record);
+    if (case_.shared)
+      std::tie(parts.shared, parts.shared_self) =
+          make_part<moert_shared_experts_t>(feature, MOERT_KIND_SHARED_EXPERTS, host, shared);
+  }
   must("create",
        [&](auto* e) { return table.create(host.table(), &layer, &parts, nullptr, 0, &self, e); });
 }
@@ -208,6 +210,7 @@ RunnerRows RunnerRig::rows(int64_t tokens) {
 }
 
 void RunnerRig::forward(RunnerRows& rows) {
+  if (hides_routing_) throw Skip{"hides its routing, and without it outputs cannot be judged"};
   const int64_t t = rows.tokens, k = RunnerCase::k;
   const Tensor hidden(place, case_.dtype, {t, RunnerCase::h}, rows.hidden.bytes);
   Tensor logits(place, MOERT_DTYPE_F32, {t, case_.ids()}), ids(place, MOERT_DTYPE_I32, {t, k}),
