@@ -7,6 +7,7 @@ set(MOERT_GPU_HOST_SOURCES
   faults.cpp
   tensors.cpp
   capture/memory.cpp
+  capture/turns.cpp
   dense/numbers.cpp
   upload.cpp
   experts/activation.cpp

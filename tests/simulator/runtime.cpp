@@ -230,18 +230,14 @@ void copy_to_device(Stream handle, void* device, const void* host, uint64_t byte
   const auto lock = world.lock();
   StreamState& stream = world.stream_for_work(handle, "copy_to_device");
   world.check_device_range(device, bytes, stream.device, "copy_to_device");
-  Task task;
-  if (world.pinned(host, bytes, "copy_to_device")) {
-    task.host = host;
-    task.work = [=] { std::memcpy(device, host, bytes); };
-  } else {
+  const bool pinned = world.pinned(host, bytes, "copy_to_device");
+  if (!pinned)
     world.refuse_in_capture("copy_to_device of host memory that is not from allocate_host");
-    const auto* first = static_cast<const unsigned char*>(host);
-    task.work = [device, held = std::vector<unsigned char>(first, first + bytes)] {
-      std::memcpy(device, held.data(), held.size());
-    };
-  }
+  Task task;
+  task.work = [=] { std::memcpy(device, host, bytes); };
+  if (pinned) task.host = host;
   world.enqueue(stream, std::move(task));
+  if (!pinned) world.run(stream);  // as toolkits may: whoever wants no wait has pinned memory
 }
 
 void copy_to_host(Stream handle, void* host, const void* device, uint64_t bytes) {

@@ -114,6 +114,11 @@ TEST_F(SimulatorRuntime, PageableAndPinnedHostMemory) {
   std::fill_n(pinned.numbers(), kN, 3);  // too early
   copy_to_host(stream, pageable.data(), device.numbers(), kBytes);
   EXPECT_EQ(pageable[5], 3) << "pinned memory is read late";
+
+  copy_to_host(stream, pinned.numbers(), device.numbers(), kBytes);
+  std::fill_n(pinned.numbers(), kN, 4);
+  copy_to_device(stream, device.numbers(), pageable.data(), kBytes);
+  EXPECT_EQ(pinned.numbers()[5], 3) << "a copy of pageable memory waits for its stream";
 }
 
 TEST_F(SimulatorRuntime, MemoryIsPoisonedAndFilled) {

@@ -33,6 +33,17 @@ size_t slots_of(const Options& options, size_t row_bytes) {
   return std::min(bytes / row_bytes, static_cast<size_t>(INT32_MAX));
 }
 
+// A step's number of tokens, and the slot of each.
+size_t words_of(int64_t max_tokens) { return kTokenWords + static_cast<size_t>(max_tokens); }
+
+// While another error is on its way.
+void wait_for(Stream stream) noexcept {
+  try {
+    synchronize(stream);
+  } catch (const PluginError&) {  // the first one counts
+  }
+}
+
 }  // namespace
 
 Support GpuMemory::supports(const Host&, const moert_capture_spec_t& spec) {
@@ -48,16 +59,18 @@ GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Option
       fault_(fault_record(device_.ordinal)),
       slots_(slots_of(options, layout_.bytes())),
       recorded_(spec.n_layers),
-      words_(kTokenWords + static_cast<size_t>(max_tokens_)) {
+      sent_(device_.ordinal, words_of(max_tokens_)) {
   options.allow({"buffer_mb", "when_full"});
   ring_ = DeviceMemory(device_.ordinal, slots_ * layout_.bytes());
-  places_ = DeviceMemory(device_.ordinal, words_.size() * sizeof(int32_t));
+  places_ = DeviceMemory(device_.ordinal, words_of(max_tokens_) * sizeof(int32_t));
   for (size_t slot = 0; slot < slots_; ++slot) free_.push_back(static_cast<int32_t>(slot));
   const CurrentDevice current(device_.ordinal);
   stream_ = create_stream();
   try {
     written_ = create_event();
+    gpu::record(stream_, written_);  // nothing yet: from now on everyone waits for it
   } catch (...) {
+    if (written_ != nullptr) destroy_event(written_);
     destroy_stream(stream_);
     throw;
   }
@@ -66,7 +79,7 @@ GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Option
 GpuMemory::~GpuMemory() {
   try {
     const CurrentDevice current(device_.ordinal);
-    if (ever_written_) synchronize_event(written_);
+    synchronize_event(written_);
     destroy_event(written_);
     destroy_stream(stream_);
   } catch (const PluginError&) {  // the device is gone, and its work with it
@@ -97,7 +110,7 @@ void GpuMemory::begin(const moert_capture_step_t& step) {
   const auto count = static_cast<size_t>(step.tokens);
   if (free_.size() < count && !drops_) make_room(count);
   pending_.open(count);
-  if (ever_written_) wait(stream, written_);  // rows of an earlier step may have had these places
+  wait(stream, written_);  // rows of an earlier step may have had these places
   step_stream_ = stream;
   send_places(step);
   std::fill(recorded_.begin(), recorded_.end(), uint8_t{0});
@@ -117,20 +130,27 @@ void GpuMemory::make_room(size_t count) {
           std::to_string(((pending_.size() + count) * layout_.bytes() + kMiB - 1) / kMiB));
 }
 
-// Chooses the rows' places, tells the device, and empties them there. What throws leaves nothing behind.
+// Chooses the rows' places, tells the device, and empties them there. What throws leaves nothing behind: the next step
+// may be another stream's, and would not come after what this one enqueued.
 void GpuMemory::send_places(const moert_capture_step_t& step) {
   const auto count = static_cast<size_t>(step.tokens);
-  std::memcpy(words_.data(), &step.tokens, sizeof step.tokens);
+  PinnedWords& sent = sent_.next();
+  int32_t* words = sent.free_words();
+  std::memcpy(words, &step.tokens, sizeof step.tokens);
   for (size_t t = 0; t < count; ++t)
-    words_[kTokenWords + t] = t < free_.size() ? free_[t] : StepPlaces::kNowhere;
-  copy_to_device(step_stream_, places_.data<void>(), words_.data(),
-                 (kTokenWords + count) * sizeof(int32_t));
-  launch_start_rows(step_stream_, places(), step.tokens, static_cast<uint32_t>(layout_.bytes()),
-                    ring_.data<unsigned char>());
+    words[kTokenWords + t] = t < free_.size() ? free_[t] : StepPlaces::kNowhere;
+  try {
+    sent.send(step_stream_, places_.data<void>(), kTokenWords + count);
+    launch_start_rows(step_stream_, places(), step.tokens, static_cast<uint32_t>(layout_.bytes()),
+                      ring_.data<unsigned char>());
+  } catch (...) {
+    wait_for(step_stream_);
+    throw;
+  }
   free_.erase(free_.begin(),
               free_.begin() + static_cast<std::ptrdiff_t>(std::min(count, free_.size())));
   for (size_t t = 0; t < count; ++t)
-    pending_.push({step.sequences[t], step.positions[t], words_[kTokenWords + t]});
+    pending_.push({step.sequences[t], step.positions[t], words[kTokenWords + t]});
 }
 
 StepPlaces GpuMemory::places() const {
@@ -195,7 +215,6 @@ void GpuMemory::close_step() {
   open_ = false;
   const CurrentDevice current(device_.ordinal);
   gpu::record(step_stream_, written_);
-  ever_written_ = true;
 }
 
 void GpuMemory::end() {

@@ -13,11 +13,13 @@
 #include "../device_memory.hpp"
 #include "../runtime.hpp"
 #include "record.hpp"
+#include "turns.hpp"
 
 namespace moert::gpu {
 
 // A ring of rows on the device is allocated once. Which token a row is, and whether it is pending, is known on the host;
 // committed rows move there when somebody reads or flushes, or when a step finds no room in the ring.
+// A step's begin enqueues, and waits only while the device is two steps behind.
 // Options: buffer_mb, the size of the ring; when_full: block (a step that finds no room waits for committed rows to
 // move; where that cannot help it is MOERT_RESOURCE_EXHAUSTED) or drop (no step waits: rows that find no room are kept
 // without decisions, and counted as absent).
@@ -67,7 +69,6 @@ class GpuMemory final : public RoutedExpertsCapturer {
   DeviceMemory ring_, places_;
   Stream stream_ = nullptr;  // the capturer's own, for moving
   Event written_ = nullptr;  // behind everything that steps wrote
-  bool ever_written_ = false;
 
   std::deque<int32_t> free_;  // first in, first out, so that neighbours stay neighbours
   PendingRows<int32_t> pending_;
@@ -80,7 +81,7 @@ class GpuMemory final : public RoutedExpertsCapturer {
   int64_t tokens_ = 0;
   Stream step_stream_ = nullptr;
   std::vector<uint8_t> recorded_;  // per layer
-  std::vector<int32_t> words_;     // what the device gets of it
+  TurnsOfWords sent_;  // what the device gets of it: the number of tokens, and their slots
 };
 
 }  // namespace moert::gpu
