@@ -46,6 +46,43 @@ TEST(RunnerMap, SendsTokensToLocalCopies) {
   EXPECT_EQ(rig.statistics(false), (std::vector<int64_t>{4, 3, 1, 2, 2}));
 }
 
+// Recorded before any map was set, and before maps of other widths: each obeys the one that is there when it is
+// launched, whatever has been given back meanwhile.
+TEST(RunnerMap, GraphsObeyTheMapThatIsThereWhenTheyAreLaunched) {
+  struct Step {
+    Ids map;  // empty: none is set
+    std::vector<float> want;
+  };
+  // Expert e gives e + 1; tokens 0 and 1 go to experts 0 and 1, token 2 to 3 and 2.
+  const Step steps[] = {{{}, {1.25f, 1.25f, 3.75f}},
+                        {{1, 0, 3, 2}, {1.75f, 1.75f, 3.25f}},
+                        {{3, 2, -1, -1, 2, -1, -1, 3}, {3, 2.25f, 3.75f}},
+                        {{0, 1, 2, 3, -1, -1, 1, 2, 3, 0, -1, -1}, {1.75f, 2.5f, 1.75f}},
+                        {{1, 0, 3, 2}, {1.75f, 1.75f, 3.25f}},
+                        {{0, 1, 2, 3}, {1.25f, 1.25f, 3.75f}}};
+  RunnerRig rig({"map", 0, false, 1, 1, 1});
+  rig.finish();
+  RunnerRig::Batch batch;
+  rig.prepare(batch, {1, 1, 1}, {0, 1, 0, 1, 3, 2}, {});
+  const TestStream stream;
+  std::vector<Graph> graphs;
+  for (const Step& step : steps) {
+    if (!step.map.empty()) rig.set_map(step.map);
+    begin_graph(stream.get());
+    const moert_code_t code = rig.forward(batch, stream.get());
+    graphs.push_back(end_graph(stream.get()));
+    ASSERT_EQ(code, MOERT_OK) << rig.error()->message;
+    for (size_t i = 0; i < graphs.size(); ++i) {
+      batch.out.poison();
+      launch_graph(stream.get(), graphs[i]);
+      synchronize(stream.get());
+      EXPECT_EQ(rig.output(batch), step.want)
+          << "recorded before step " << i << ", launched after step " << graphs.size() - 1;
+    }
+  }
+  for (Graph graph : graphs) destroy_graph(graph);
+}
+
 TEST(RunnerRules, PassesErrorsOfItsPartsOn) {
   RunnerRig rig({"errors"});
   const std::vector<float> numbers(8, 1.0f);

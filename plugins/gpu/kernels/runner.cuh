@@ -16,10 +16,10 @@ MOERT_DEVICE bool is_padded(const Strided<const uint8_t>& valid, int64_t t) {
 // Copy number (t mod copies); -1 for zero experts and for experts that are not here.
 MOERT_DEVICE int32_t local_id(const ExpertMapView& map, int64_t t, int32_t id) {
   if (id < 0 || id >= map.experts) return -1;
-  if (map.copies == nullptr) return id;
-  const int32_t* copies = map.copies + static_cast<int64_t>(id) * map.width;
-  int32_t held = 0;
-  while (held < map.width && copies[held] >= 0) ++held;
+  const int64_t width = map.copies->width;
+  const int32_t* copies = map.copies->ids + id * width;
+  int64_t held = 0;
+  while (held < width && copies[held] >= 0) ++held;
   return held == 0 ? -1 : copies[t % held];
 }
 

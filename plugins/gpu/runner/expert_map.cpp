@@ -4,12 +4,32 @@
 
 #include <moert/sdk/tensor.hpp>
 
+#include <numeric>
+
 #include "../dense/numbers.hpp"
 
 namespace moert::gpu {
 
 ExpertMap::ExpertMap(int32_t ordinal, int64_t experts, int64_t ids, int64_t local_experts)
-    : ordinal_(ordinal), experts_(experts), ids_(ids), local_experts_(local_experts) {}
+    : ordinal_(ordinal),
+      experts_(experts),
+      ids_(ids),
+      local_experts_(local_experts),
+      record_(ordinal, sizeof(ExpertCopies)) {
+  std::vector<int32_t> own(static_cast<size_t>(experts));
+  std::iota(own.begin(), own.end(), 0);
+  take(std::move(own), 1);
+}
+
+// What can fail comes before the record is written, and the old map goes after that.
+void ExpertMap::take(std::vector<int32_t> fresh, int64_t width) {
+  DeviceMemory memory(ordinal_, fresh);
+  const ExpertCopies copies = {memory.data<int32_t>(), width};
+  record_.write(&copies);
+  std::swap(device_, memory);
+  host_ = std::move(fresh);
+  width_ = width;
+}
 
 void ExpertMap::set(const moert_tensor_t& map) {
   const Matrix source = matrix(&map, "expert map", {MOERT_DTYPE_I32}, experts_, -1, kCpu);
@@ -26,12 +46,8 @@ void ExpertMap::set(const moert_tensor_t& map) {
       if (id >= 0) fresh[static_cast<size_t>(e * source.cols + held++)] = id;
     }
   }
-  if (fresh.size() == host_.size())
-    device_.write(fresh.data());  // where graphs look for it
-  else
-    device_ = DeviceMemory(ordinal_, fresh);
-  host_ = std::move(fresh);
-  width_ = source.cols;
+  take(std::move(fresh), source.cols);
+  is_set_ = true;
 }
 
 void ExpertMap::get(const moert_tensor_t& map) const {
@@ -40,12 +56,11 @@ void ExpertMap::get(const moert_tensor_t& map) const {
   for (int64_t e = 0; e < experts_; ++e)
     for (int64_t r = 0; r < width_; ++r)
       out.data[e * out.row_stride + r * out.col_stride] =
-          is_set() ? host_[static_cast<size_t>(e * width_ + r)] : static_cast<int32_t>(e);
+          host_[static_cast<size_t>(e * width_ + r)];
 }
 
 ExpertMapView ExpertMap::view() const {
-  return {is_set() ? device_.data<int32_t>() : nullptr, static_cast<int32_t>(width_),
-          static_cast<int32_t>(experts_), static_cast<int32_t>(ids_)};
+  return {record_.data<ExpertCopies>(), static_cast<int32_t>(experts_), static_cast<int32_t>(ids_)};
 }
 
 }  // namespace moert::gpu

@@ -14,8 +14,8 @@
 namespace moert::gpu {
 
 // Stages and their order are those of docs/numerics.md, "The layer". A forward allocates nothing and waits for nothing;
-// captured in a graph, it stays right until an expert map is set for the first time, or one with another number of
-// copies. load_statistics and set_expert_map wait for the device.
+// captured in a graph, it obeys the expert map that is set when the graph is launched, whatever its number of copies.
+// load_statistics and set_expert_map wait for the device.
 class GpuRunner final : public MoERunnerInterface {
  public:
   static constexpr FeatureInfo kFeature = feature(MOERT_GPU_WORD ".runner", MOERT_RANK_GOOD);

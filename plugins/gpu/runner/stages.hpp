@@ -7,11 +7,14 @@
 namespace moert::gpu {
 
 // Where logical experts are held. Copies of an expert stand at the front of its row, -1 behind them.
+struct ExpertCopies {
+  const int32_t* ids;  // [experts, width], local
+  int64_t width;
+};
 struct ExpertMapView {
-  const int32_t* copies = nullptr;  // [experts, width]; NULL: every expert is its own copy
-  int32_t width = 1;
-  int32_t experts = 0;  // real ones
-  int32_t ids = 0;      // and zero experts, which come after them
+  const ExpertCopies* copies = nullptr;  // on the device, always there: recorded graphs look it up
+  int32_t experts = 0;                   // real ones
+  int32_t ids = 0;                       // and zero experts, which come after them
 };
 
 struct SlotsArgs {
