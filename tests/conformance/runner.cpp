@@ -152,6 +152,20 @@ void padded_rows(const Feature& feature, const RunnerCase& c) {
         << "row " << t << " changed with the rows beside it";
 }
 
+// What stands in a padded row is nobody's: ids that no expert has, or that come twice, are neither wrong nor forced.
+void stale_rows(const Feature& feature, const RunnerCase& c) {
+  RunnerRig rig(feature, c);
+  RunnerRows rows = rig.rows(kTokens);
+  rows.valid = {0, 1, 1, 0, 1, 0, 0};
+  const std::vector<std::vector<int32_t>> forced = {
+      {0, 1, INT32_MAX}, {4, 0, 2},          {-1, -1, -1}, {1, 1, 1},
+      {-1, -1, -1},      {-1, 3, INT32_MIN}, {5, 0, 1}};
+  for (const std::vector<int32_t>& row : forced)
+    rows.forced.insert(rows.forced.end(), row.begin(), row.end());
+  rig.forward(rows);
+  rig.expect(rows);
+}
+
 void zero_tokens(const Feature& feature, const RunnerCase& c) {
   RunnerRig rig(feature, c);
   RunnerRows none = rig.rows(0);
@@ -229,6 +243,7 @@ void add_runner_tests(const Feature& feature) {
   }
   const RunnerCase plain = {.label = "plain"}, zero = {.label = "zero_experts", .zero = 3};
   for (const RunnerCase& c : {plain, zero}) {
+    add(feature, "StaleRows", c.label, [=] { stale_rows(feature, c); });
     add(feature, "ZeroTokens", c.label, [=] { zero_tokens(feature, c); });
     add(feature, "ForcedIds", c.label, [=] { forced_ids(feature, c); });
     add(feature, "GivenLogits", c.label, [=] { given_logits(feature, c); });

@@ -138,6 +138,52 @@ TEST_F(Embed, PaddedRowsAreZeroAndNotCounted) {
   EXPECT_EQ(std::accumulate(reset.begin(), reset.end(), int64_t{0}), 0);
 }
 
+// What stands in a padded row is nobody's: neither its forced ids nor its token are looked at, whoever marks it.
+TEST_F(Embed, StaleNumbersOfPaddedRowsAreNoError) {
+  Model model = runtime_.load(data_ + "/deepseek-v4-f32", f32_rows());
+  const std::vector<float> hidden = rows(3, model.layers()[0].hidden_size);
+  std::vector<float> out(hidden.size());
+  const uint8_t valid[] = {1, 0, 1};
+  const int64_t tokens[] = {1, INT64_MAX, 2};
+  const int64_t sequences[] = {0, 0, 0}, positions[] = {0, 0, 1};
+  for (const bool by_step : {false, true})
+    for (const LayerInfo& layer : model.layers()) {
+      const auto k = static_cast<size_t>(layer.top_k);
+      std::vector<int32_t> forced(3 * k, -1);
+      for (size_t j = 0; j < k; ++j) forced[k + j] = INT32_MAX - static_cast<int32_t>(j % 2);
+      ForwardOptions options;
+      options.token_ids = tokens;
+      options.forced_ids = forced.data();
+      if (by_step)
+        model.begin_step({3, sequences, positions, valid});
+      else
+        options.valid = valid;
+      RoutingResult routing;
+      model.forward(layer.layer_id, hidden.data(), 3, out.data(), &routing, options);
+      if (by_step) model.end_step();
+      for (size_t j = 0; j < 3 * k; ++j) EXPECT_EQ(routing.ids[j] == -1, j / k == 1) << j;
+    }
+}
+
+// A step's marks say nothing of rows of another number.
+TEST_F(Embed, RowsUnlikeTheStepsAreRefused) {
+  Model model = runtime_.load(data_ + "/deepseek-v4-f32", f32_rows());
+  const std::vector<float> hidden = rows(3, model.layers()[0].hidden_size);
+  std::vector<float> out(hidden.size());
+  const int64_t tokens[] = {1, 2, 3}, one[] = {0};
+  const uint8_t valid[] = {1};
+  ForwardOptions options;
+  options.token_ids = tokens;
+  model.begin_step({1, one, one, valid});
+  try {
+    model.forward(0, hidden.data(), 3, out.data(), nullptr, options);
+    FAIL() << "three rows in a step of one";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.fault(), Fault::usage);
+    EXPECT_NE(error.problem().find("3 rows in a step of 1"), std::string::npos) << error.what();
+  }
+}
+
 TEST_F(Embed, NoTokensIsFineAndTooManyAreAnError) {
   Model model = runtime_.load(data_ + "/mixtral-f32", f32_rows(4));
   const LayerInfo& layer = model.layers().front();

@@ -8,17 +8,18 @@
 
 #include "gpu/dense/numbers.hpp"
 #include "gpu/device_array.hpp"
+#include "gpu/kernels/fault.cuh"
 #include "gpu/kernels/floats.cuh"
 #include "gpu/runner/runner.hpp"
 #include "unit/runtime/pieces.hpp"
 
 namespace moert::gpu {
 
-constexpr int64_t kExperts = 4, kSlots = 2;
+constexpr int64_t kExperts = 4, kSlots = 2, kVocabulary = 100;
 inline const moert_host_t kNoHost{};
-constexpr moert_device_id_t kHere = {kDeviceKind, 0};
 
-// Token t goes to experts t mod E and (t + 1) mod E with weights 0.75 and 0.25; forced ids win. Logits are 7.
+// Token t goes to experts t mod E and (t + 1) mod E with weights 0.75 and 0.25; forced ids win, whatever they are.
+// Those that are neither -1 nor experts are reported, and so are token ids. Logits are 7.
 class FixedRouter : public Router {
  public:
   static constexpr FeatureInfo kFeature = {"test.router"};
@@ -34,22 +35,37 @@ class FixedRouter : public Router {
            element_count(*args.logits));
   }
   void route(const moert_router_args_t& args) override {
-    const int32_t* forced =
-        args.forced_ids != nullptr ? static_cast<const int32_t*>(args.forced_ids->data) : nullptr;
+    const auto data = [](const moert_tensor_t* given) {
+      return given != nullptr ? static_cast<const void*>(given->data) : nullptr;
+    };
+    const Told told = {static_cast<const int32_t*>(data(args.forced_ids)),
+                       static_cast<const int64_t*>(data(args.token_ids)), args.logits->shape[1],
+                       fault_record(args.ids->device.ordinal)};
     launch(&fill_slots, Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
-           static_cast<int32_t*>(args.ids->data), static_cast<float*>(args.weights->data), forced,
+           static_cast<int32_t*>(args.ids->data), static_cast<float*>(args.weights->data), told,
            args.ids->shape[0]);
   }
 
  private:
+  struct Told {
+    const int32_t* forced;
+    const int64_t* tokens;
+    int64_t experts;
+    Fault* fault;
+  };
   static void fill_logits(float* logits, int64_t count) {
     for (int64_t i = thread(); i < count; i += threads()) logits[i] = 7;
   }
-  static void fill_slots(int32_t* ids, float* weights, const int32_t* forced, int64_t tokens) {
+  static void fill_slots(int32_t* ids, float* weights, Told told, int64_t tokens) {
     for (int64_t slot = thread(); slot < tokens * kSlots; slot += threads()) {
       const int64_t t = slot / kSlots, j = slot % kSlots;
-      ids[slot] = forced != nullptr ? forced[slot] : static_cast<int32_t>((t + j) % kExperts);
+      const bool forced = told.forced != nullptr;
+      ids[slot] = forced ? told.forced[slot] : static_cast<int32_t>((t + j) % kExperts);
       weights[slot] = j == 0 ? 0.75f : 0.25f;
+      if (ids[slot] < -1 || ids[slot] >= told.experts)
+        report_fault(told.fault, FaultCode::forced_id, t, ids[slot]);
+      if (told.tokens != nullptr && (told.tokens[t] < -1 || told.tokens[t] >= kVocabulary))
+        report_fault(told.fault, FaultCode::token_id, t, told.tokens[t]);
     }
   }
 };
@@ -66,7 +82,7 @@ class ScalingExperts : public RoutedExperts {
   uint64_t workspace(int64_t tokens) override { return static_cast<uint64_t>(tokens) * 3; }
   void forward(const moert_experts_args_t& args) override {
     const auto rows = [](const moert_tensor_t* t) {
-      return float_rows(matrix(t, "rows", {t->dtype}, -1, -1, kHere));
+      return float_rows(matrix(t, "rows", {t->dtype}, -1, -1, t->device));
     };
     launch(&scale_rows, Grid{1, 1}, 64, uint32_t{0}, args.stream->native, rows(args.hidden),
            rows(args.out), static_cast<const int32_t*>(args.ids->data),
@@ -122,7 +138,7 @@ inline void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.label; }
 
 class RunnerRig {
  public:
-  explicit RunnerRig(const LayerCase& c) : c_(c) {
+  explicit RunnerRig(const LayerCase& c, int32_t ordinal = 0) : c_(c), here_{kDeviceKind, ordinal} {
     describe();
     const moert_moe_parts_t parts = make_parts();
     code_ = table().create(&kNoHost, &layer_, &parts, nullptr, 0, &self_, &error_);
@@ -162,11 +178,12 @@ class RunnerRig {
     return counts;
   }
 
-  // What a forward is called with, on the device. Outputs are poisoned.
+  // What a forward is called with, on the rig's device, which must be the current one. Outputs are poisoned.
   struct Batch {
     DeviceArray<unsigned char> hidden, out, valid, workspace;
     DeviceArray<float> logits, weights;
     DeviceArray<int32_t> ids, forced;
+    DeviceArray<int64_t> token_ids;  // none unless a test gives them
     int64_t tokens = 0;
   };
   void prepare(Batch& batch, const std::vector<float>& hidden, const std::vector<int32_t>& forced,
@@ -192,8 +209,8 @@ class RunnerRig {
   }
   moert_code_t forward(Batch& batch, Stream stream) {
     const int64_t t = batch.tokens;
-    const auto here = [](TensorView view) {
-      view.set_device(kHere);
+    const auto here = [this](TensorView view) {
+      view.set_device(here_);
       return view;
     };
     const TensorView hidden = here({batch.hidden.device(), c_.dtype, {t, c_.hidden}});
@@ -202,8 +219,9 @@ class RunnerRig {
     const TensorView slots = here({batch.ids.device(), MOERT_DTYPE_I32, {t, kSlots}});
     const TensorView weights = here({batch.weights.device(), MOERT_DTYPE_F32, {t, kSlots}});
     const TensorView forced = here({batch.forced.device(), MOERT_DTYPE_I32, {t, kSlots}});
+    const TensorView token_ids = here({batch.token_ids.device(), MOERT_DTYPE_I64, {t}});
     const TensorView valid = here({batch.valid.device(), MOERT_DTYPE_U8, {t}});
-    const moert_stream_t at = {sizeof at, 0, kHere, stream};
+    const moert_stream_t at = {sizeof at, 0, here_, stream};
     moert_runner_args_t args{};
     args.struct_size = sizeof args;
     args.flags = flags;
@@ -214,6 +232,7 @@ class RunnerRig {
     args.weights = weights;
     args.out = out;
     args.forced_ids = batch.forced.size() != 0 ? forced.get() : nullptr;
+    args.token_ids = batch.token_ids.size() != 0 ? token_ids.get() : nullptr;
     args.valid = batch.valid.size() != 0 ? valid.get() : nullptr;
     args.workspace = batch.workspace.device();
     args.workspace_bytes = static_cast<uint64_t>(batch.workspace.size());
@@ -233,7 +252,7 @@ class RunnerRig {
  private:
   void describe() {
     problem_.struct_size = sizeof problem_;
-    problem_.device = kHere;
+    problem_.device = here_;
     problem_.layer_id = 5;
     problem_.hidden_size = c_.width;
     problem_.num_experts = problem_.num_local_experts = kExperts;
@@ -268,6 +287,7 @@ class RunnerRig {
   }
 
   const LayerCase c_;
+  const moert_device_id_t here_;
   moert_activation_t activation_ = {sizeof activation_, 0, "silu", 0, 0, 0};
   moert_moe_problem_t problem_{};
   moert_routing_t routing_{};

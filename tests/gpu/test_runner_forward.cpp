@@ -158,6 +158,65 @@ TEST_P(RunnerForward, FollowsTheStages) {
   EXPECT_EQ(rig_.statistics(false), std::vector<int64_t>(counts.size(), 0));
 }
 
+// What stands in a padded row is nobody's: stale ids and tokens that no expert and no table has are no fault, called or
+// by a graph, whose marks may be others than when it was recorded.
+TEST_P(RunnerForward, StaleNumbersOfPaddedRowsAreNoFault) {
+  load();
+  Floats hidden = uniform(4 * c_.hidden);
+  for (float& x : hidden) x = kept(static_cast<double>(x));
+  const std::vector<int32_t> good = {0, 1, 2, 3, 1, 2, 3, 0};
+  const std::vector<std::vector<int32_t>> stale = {{0, 1, 77, -5, 1, 2, 3, 0},
+                                                   {INT32_MAX, INT32_MIN, 2, 3, 1, 2, 9, 9}};
+  const std::vector<std::vector<int64_t>> tokens = {{5, INT64_MIN, 0, 99}, {100, 1, -1, -2}};
+  const std::vector<std::vector<unsigned char>> valid = {{1, 0, 1, 1}, {0, 1, 1, 0}};
+  RunnerRig::Batch batch;
+  rig_.prepare(batch, hidden, stale[0], valid[0]);
+  batch.token_ids.assign(tokens[0]);
+  const TestStream stream;
+  const auto expect = [&](size_t i) {
+    synchronize(stream.get());
+    EXPECT_EQ(take_fault(0), "") << i;
+    std::vector<int32_t> want = good;
+    for (size_t slot = 0; slot < want.size(); ++slot)
+      if (valid[i][slot / 2] == 0) want[slot] = -1;
+    EXPECT_EQ(batch.ids.download(), want) << i;
+    expect_rows(rig_.output(batch), hidden, good, valid[i]);
+  };
+  ASSERT_EQ(rig_.forward(batch, stream.get()), MOERT_OK) << rig_.error()->message;
+  expect(0);
+  begin_graph(stream.get());
+  const moert_code_t code = rig_.forward(batch, stream.get());
+  Graph graph = end_graph(stream.get());
+  ASSERT_EQ(code, MOERT_OK) << rig_.error()->message;
+  for (const size_t i : {size_t{1}, size_t{0}}) {
+    std::copy(stale[i].begin(), stale[i].end(), batch.forced.host());
+    std::copy(tokens[i].begin(), tokens[i].end(), batch.token_ids.host());
+    std::copy(valid[i].begin(), valid[i].end(), batch.valid.host());
+    batch.forced.upload();
+    batch.token_ids.upload();
+    batch.valid.upload();
+    launch_graph(stream.get(), graph);
+    expect(i);
+  }
+  destroy_graph(graph);
+}
+
+// Rows that are tokens are told as they are.
+TEST_P(RunnerForward, WrongNumbersOfTokensAreStillFaults) {
+  load();
+  const Floats hidden = uniform(2 * c_.hidden);
+  const TestStream stream;
+  for (const bool by_token : {false, true}) {
+    RunnerRig::Batch batch;
+    rig_.prepare(batch, hidden, {0, 1, 2, by_token ? 3 : -7}, {0, 1});
+    batch.token_ids.assign({1, by_token ? 100 : 2});
+    ASSERT_EQ(rig_.forward(batch, stream.get()), MOERT_OK) << rig_.error()->message;
+    synchronize(stream.get());
+    const std::string fault = take_fault(0);
+    EXPECT_NE(fault.find(by_token ? "row 1 has 100" : "row 1 has -7"), std::string::npos) << fault;
+  }
+}
+
 // Rows do not see the batch: 40 of them take the large tiles, 1 the small ones.
 TEST_P(RunnerForward, GivesARowTheSameBitsInAnyBatch) {
   load();

@@ -142,13 +142,16 @@ void Model::forward(int64_t layer_id, const void* hidden, int64_t tokens, void* 
   const size_t layer = impl_->index(layer_id);
   runtime::ForwardContext& context = *impl_->context;
   context.set_hidden(hidden, tokens);
-  context.set_token_ids(options.token_ids);
   runtime::Step& step = *impl_->step;
   if (step.is_open() && options.valid != nullptr)
     throw Error(Fault::usage, "rows are marked valid or not by the step and again by a forward",
                 "layer " + std::to_string(layer_id), "mark padded rows in begin_step alone");
+  // Rows of another number than the step's have no marks, and are refused by enter.
+  const bool marked = step.is_open() && step.tokens() == tokens;
+  const uint8_t* valid = marked ? step.valid() : options.valid;
+  context.set_token_ids(options.token_ids, valid);
   const int32_t* forced = step.enter(layer, options.forced_ids);
-  context.forward(layer, forced, step.is_open() ? step.valid() : options.valid);
+  context.forward(layer, forced, valid);
   step.leave(layer);
   context.read_output(out);
   if (routing == nullptr) return;

@@ -59,15 +59,17 @@ void ForwardContext::set_hidden(const void* hidden, int64_t tokens) {
       static_cast<uint64_t>(tokens) * dtype_bytes(model_.dtype(), model_.spec().hidden_size));
 }
 
-void ForwardContext::set_token_ids(const int64_t* token_ids) {
+void ForwardContext::set_token_ids(const int64_t* token_ids, const uint8_t* valid) {
   has_token_ids_ = false;  // of a refused list nothing counts, nor of the one before
-  for (int64_t t = 0; token_ids != nullptr && vocabulary_ != 0 && t < tokens_; ++t)
+  for (int64_t t = 0; token_ids != nullptr && vocabulary_ != 0 && t < tokens_; ++t) {
+    if (valid != nullptr && valid[t] == 0) continue;
     if (token_ids[t] < -1 || token_ids[t] >= vocabulary_)
       throw Error(Fault::usage,
                   "token id " + std::to_string(token_ids[t]) + " of row " + std::to_string(t) +
                       " is not below " + std::to_string(vocabulary_) +
                       ", the rows of the model's routing tables",
                   "forward", "give the ids of the model's own tokenizer");
+  }
   has_token_ids_ = token_ids != nullptr;
   if (has_token_ids_)
     model_.device().copy_to_device(token_ids_.data(), token_ids,

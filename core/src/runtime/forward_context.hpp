@@ -33,8 +33,8 @@ class ForwardContext {
   void set_hidden(const void* hidden, int64_t tokens);
   // The rows' token numbers on the host, for layers that route by them; -1 in rows without a token.
   // nullptr: there are none. Lasts until the next set_hidden. Throws Error(usage) for a number that
-  // the model's tables do not know.
-  void set_token_ids(const int64_t* token_ids);
+  // the model's tables do not know, unless `valid` [tokens] says that its row is padded.
+  void set_token_ids(const int64_t* token_ids, const uint8_t* valid = nullptr);
   // Enqueues one layer. `forced_ids` [tokens, k] on the host or nullptr (replay; rows of -1 route);
   // `valid` [tokens] on the host or nullptr (0: padded row).
   void forward(size_t layer, const int32_t* forced_ids = nullptr, const uint8_t* valid = nullptr);

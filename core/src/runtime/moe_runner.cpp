@@ -2,6 +2,7 @@
 #include "runtime/moe_runner.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <moert/sdk/tensor.hpp>
 
@@ -55,6 +56,22 @@ void call_part(Function function, Arguments... arguments) {
   if (code != MOERT_OK) throw PluginError(code, error.message, error.native_code);
 }
 
+// What the router is told of each row, [tokens] or [tokens, cols]. Padded rows have stale numbers, which must not look
+// like wrong ones: they become -1, which asks for no expert and is no token. Elements need not be aligned.
+template <class T>
+void copy_unpadded(const moert_tensor_t& from, const uint8_t* valid, T* to) {
+  const int64_t cols = from.rank == 2 ? from.shape[1] : 1,
+                step = from.rank == 2 ? from.strides[1] : 0;
+  const auto* data = static_cast<const std::byte*>(from.data);
+  for (int64_t t = 0; t < from.shape[0]; ++t)
+    for (int64_t c = 0; c < cols; ++c, ++to) {
+      *to = -1;
+      if (valid[t] == 0) continue;
+      const int64_t at = t * from.strides[0] + c * step;
+      std::memcpy(to, data + at * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    }
+}
+
 }  // namespace
 
 // Where the pieces of a forward's workspace begin.
@@ -64,6 +81,8 @@ struct MoERunner::Workspace {
   void* expert_in;
   float *routed_out, *shared_out;
   double* rows;
+  int32_t* forced_ids;  // these two where rows are padded
+  int64_t* token_ids;
   int32_t* local_ids;
   uint64_t total;
 };
@@ -160,8 +179,10 @@ MoERunner::Workspace MoERunner::carve(void* memory, uint64_t bytes, int64_t toke
         take(static_cast<uint64_t>(host_.num_threads()) * scratch * sizeof(double)));
   }
   if (parts_.shared != nullptr) ws.shared_out = static_cast<float*>(take(rows));
-  ws.local_ids = static_cast<int32_t*>(
-      take(static_cast<uint64_t>(tokens) * static_cast<uint64_t>(top_k_) * sizeof(int32_t)));
+  const uint64_t slots = count * static_cast<uint64_t>(top_k_);
+  ws.forced_ids = static_cast<int32_t*>(take(slots * sizeof(int32_t)));
+  ws.token_ids = static_cast<int64_t*>(take(count * sizeof(int64_t)));
+  ws.local_ids = static_cast<int32_t*>(take(slots * sizeof(int32_t)));
   if (base != nullptr && ws.total > bytes)
     throw PluginError(MOERT_INVALID_ARGUMENT, "the workspace has " + std::to_string(bytes) +
                                                   " bytes, " + std::to_string(ws.total) +
@@ -214,7 +235,9 @@ void MoERunner::run_experts(const moert_runner_args_t& args, const Workspace& ws
   call_part(parts_.experts->forward, parts_.experts_self, &experts);
 }
 
-void MoERunner::route(const moert_runner_args_t& args, const Workspace& ws, int64_t) {
+void MoERunner::route(const moert_runner_args_t& args, const Workspace& ws, int64_t tokens) {
+  const TensorView forced(ws.forced_ids, MOERT_DTYPE_I32, {tokens, top_k_});
+  const TensorView token_ids(ws.token_ids, MOERT_DTYPE_I64, {tokens});
   moert_router_args_t router{};
   router.struct_size = sizeof router;
   router.stream = args.stream;
@@ -227,6 +250,19 @@ void MoERunner::route(const moert_runner_args_t& args, const Workspace& ws, int6
   router.forced_ids = args.forced_ids;
   router.workspace = ws.router;
   router.workspace_bytes = ws.router_bytes;
+  if (args.valid != nullptr) {
+    const auto* valid = static_cast<const uint8_t*>(args.valid->data);
+    if (args.forced_ids != nullptr) {
+      expect_tensor(args.forced_ids, "forced ids", MOERT_DTYPE_I32, {tokens, top_k_});
+      copy_unpadded(*args.forced_ids, valid, ws.forced_ids);
+      router.forced_ids = forced;
+    }
+    if (args.token_ids != nullptr) {
+      expect_tensor(args.token_ids, "token ids", MOERT_DTYPE_I64, {tokens});
+      copy_unpadded(*args.token_ids, valid, ws.token_ids);
+      router.token_ids = token_ids;
+    }
+  }
   if (args.has_logits == 0) call_part(parts_.router->logits, parts_.router_self, &router);
   call_part(parts_.router->route, parts_.router_self, &router);
 }

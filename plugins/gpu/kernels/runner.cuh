@@ -13,6 +13,19 @@ MOERT_DEVICE bool is_padded(const Strided<const uint8_t>& valid, int64_t t) {
   return valid.data != nullptr && valid.data[t * valid.row_stride] == 0;
 }
 
+// A thread for each token.
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void router_rows(RouterRowsArgs args) {
+  const int64_t t = static_cast<int64_t>(block_x()) * threads() + thread();
+  if (t >= args.tokens) return;
+  const bool padded = is_padded(args.valid, t);
+  const auto& forced = args.forced;
+  for (int j = 0; forced.data != nullptr && j < args.top_k; ++j)
+    args.forced_to[t * args.top_k + j] =
+        padded ? -1 : forced.data[t * forced.row_stride + j * forced.col_stride];
+  if (args.token_ids.data != nullptr)
+    args.token_ids_to[t] = padded ? -1 : args.token_ids.data[t * args.token_ids.row_stride];
+}
+
 // Copy number (t mod copies); -1 for zero experts and for experts that are not here.
 MOERT_DEVICE int32_t local_id(const ExpertMapView& map, int64_t t, int32_t id) {
   if (id < 0 || id >= map.experts) return -1;

@@ -15,6 +15,8 @@ struct GpuRunner::Workspace {
   uint64_t router_bytes = 0, experts_bytes = 0, shared_bytes = 0;
   void* expert_in = nullptr;
   float *routed_out = nullptr, *shared_out = nullptr;
+  int32_t* forced_ids = nullptr;  // these two where rows are padded
+  int64_t* token_ids = nullptr;
   int32_t* local_ids = nullptr;
   double* zero_weights = nullptr;
   ExpertSpace::Memory space;
@@ -25,6 +27,8 @@ struct GpuRunner::Workspace {
 struct GpuRunner::Rows {
   int64_t tokens;
   Matrix hidden, ids, weights, out;
+  Strided<const int32_t> forced;  // this and the next two: no data where they are not given
+  Strided<const int64_t> token_ids;
   Strided<const uint8_t> valid;
 };
 
@@ -42,6 +46,8 @@ GpuRunner::Workspace GpuRunner::carve(void* memory, int64_t tokens) {
   if (space_.has_input()) ws.expert_in = arena.take_bytes(dtype_bytes(dtype_, tokens * width));
   if (rounds_later_) ws.routed_out = arena.take<float>(tokens * width);
   if (parts_.shared != nullptr) ws.shared_out = arena.take<float>(tokens * hidden_size_);
+  ws.forced_ids = arena.take<int32_t>(tokens * top_k_);
+  ws.token_ids = arena.take<int64_t>(tokens);
   ws.local_ids = arena.take<int32_t>(tokens * top_k_);
   if (num_ids_ != num_experts_) ws.zero_weights = arena.take<double>(tokens);
   ws.space = space_.carve(arena, tokens);
@@ -65,7 +71,11 @@ GpuRunner::Rows GpuRunner::check(const moert_runner_args_t& args) const {
   if (args.margins != nullptr)
     matrix(args.margins, "margins", {MOERT_DTYPE_F32}, 1, rows.tokens, device_);
   if (args.forced_ids != nullptr)
-    matrix(args.forced_ids, "forced ids", {MOERT_DTYPE_I32}, rows.tokens, top_k_, device_);
+    rows.forced = strided<const int32_t>(
+        matrix(args.forced_ids, "forced ids", {MOERT_DTYPE_I32}, rows.tokens, top_k_, device_));
+  if (args.token_ids != nullptr)
+    rows.token_ids = column<const int64_t>(
+        matrix(args.token_ids, "token ids", {MOERT_DTYPE_I64}, 1, rows.tokens, device_));
   if (args.valid != nullptr)
     rows.valid = column<const uint8_t>(
         matrix(args.valid, "valid", {MOERT_DTYPE_U8}, 1, rows.tokens, device_));
@@ -79,7 +89,7 @@ void GpuRunner::forward(const moert_runner_args_t& args) {
   expect_workspace(args.workspace, args.workspace_bytes, ws.total);
   const CurrentDevice current(device_.ordinal);
   if (parts_.shared != nullptr) run_shared(args, ws, rows.tokens);
-  route(args, ws);
+  route(args, rows, ws);
   settle_slots(rows, ws, stream);
   run_experts(args, rows, ws);
   if (rounds_later_) combine(rows, ws, stream);
@@ -93,7 +103,11 @@ void GpuRunner::run_shared(const moert_runner_args_t& args, const Workspace& ws,
   call_part("forward", parts_.shared->forward, parts_.shared_self, &shared);
 }
 
-void GpuRunner::route(const moert_runner_args_t& args, const Workspace& ws) {
+void GpuRunner::route(const moert_runner_args_t& args, const Rows& rows, const Workspace& ws) {
+  TensorView forced(ws.forced_ids, MOERT_DTYPE_I32, {rows.tokens, top_k_});
+  TensorView token_ids(ws.token_ids, MOERT_DTYPE_I64, {rows.tokens});
+  forced.set_device(device_);
+  token_ids.set_device(device_);
   moert_router_args_t router{};
   router.struct_size = sizeof router;
   router.stream = args.stream;
@@ -106,6 +120,13 @@ void GpuRunner::route(const moert_runner_args_t& args, const Workspace& ws) {
   router.forced_ids = args.forced_ids;
   router.workspace = ws.router;
   router.workspace_bytes = ws.router_bytes;
+  if (args.valid != nullptr && (args.forced_ids != nullptr || args.token_ids != nullptr)) {
+    launch_router_rows(args.stream->native,
+                       {rows.tokens, static_cast<int32_t>(top_k_), rows.valid, rows.forced,
+                        ws.forced_ids, rows.token_ids, ws.token_ids});
+    if (args.forced_ids != nullptr) router.forced_ids = forced;
+    if (args.token_ids != nullptr) router.token_ids = token_ids;
+  }
   if (args.has_logits == 0) call_part("logits", parts_.router->logits, parts_.router_self, &router);
   call_part("route", parts_.router->route, parts_.router_self, &router);
 }

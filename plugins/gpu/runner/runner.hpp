@@ -54,7 +54,7 @@ class GpuRunner final : public MoERunnerInterface {
   Workspace carve(void* memory, int64_t tokens);
   Rows check(const moert_runner_args_t& args) const;
   void run_shared(const moert_runner_args_t& args, const Workspace& ws, int64_t tokens);
-  void route(const moert_runner_args_t& args, const Workspace& ws);
+  void route(const moert_runner_args_t& args, const Rows& rows, const Workspace& ws);
   void settle_slots(const Rows& rows, const Workspace& ws, void* stream) const;
   void run_experts(const moert_runner_args_t& args, const Rows& rows, const Workspace& ws);
   void combine(const Rows& rows, const Workspace& ws, void* stream) const;

@@ -23,6 +23,11 @@ void launch_each(void* stream, const FloatRows& rows, const RowNorm& norm, const
 
 }  // namespace
 
+void launch_router_rows(void* stream, const RouterRowsArgs& args) {
+  if (args.tokens == 0) return;
+  launch(runner::router_rows, grid_of(args.tokens), runner::kThreads, uint32_t{0}, stream, args);
+}
+
 void launch_slots(void* stream, const SlotsArgs& args) {
   if (args.tokens == 0) return;
   launch(runner::slots, grid_of(args.tokens), runner::kThreads, uint32_t{0}, stream, args);

@@ -17,6 +17,18 @@ struct ExpertMapView {
   int32_t ids = 0;                       // and zero experts, which come after them
 };
 
+// What the router is told of each row. Padded rows have stale numbers, which must not look like wrong ones: they become
+// -1, which asks for no expert and is no token.
+struct RouterRowsArgs {
+  int64_t tokens = 0;
+  int32_t top_k = 0;
+  Strided<const uint8_t> valid;      // rows of one number
+  Strided<const int32_t> forced;     // no data: none, and then nothing is written
+  int32_t* forced_to = nullptr;      // [tokens, top_k], dense
+  Strided<const int64_t> token_ids;  // the same, rows of one number
+  int64_t* token_ids_to = nullptr;   // [tokens]
+};
+
 struct SlotsArgs {
   int64_t tokens = 0;
   int32_t top_k = 0;
@@ -44,6 +56,7 @@ struct CombineArgs {
 };
 
 // All of them enqueue; there may be no rows.
+void launch_router_rows(void* stream, const RouterRowsArgs& args);
 void launch_slots(void* stream, const SlotsArgs& args);
 // to[t, c] = rows[t, c] as the norm reads it.
 void launch_norm_rows(void* stream, const FloatRows& rows, const RowNorm& norm,

@@ -11,9 +11,10 @@
 
 namespace moert::runtime {
 
-constexpr int64_t kHidden = 2, kExperts = 4, kSlots = 2;
+constexpr int64_t kHidden = 2, kExperts = 4, kSlots = 2, kVocabulary = 100;
 
-// Token t goes to experts t mod E and (t + 1) mod E with weights 0.75 and 0.25; forced ids win.
+// Token t goes to experts t mod E and (t + 1) mod E with weights 0.75 and 0.25; forced ids win. Those that are neither
+// -1 nor experts are an error, and so are such token ids.
 class FixedRouter : public Router {
  public:
   static constexpr FeatureInfo kFeature = {"test.router"};
@@ -26,13 +27,23 @@ class FixedRouter : public Router {
       static_cast<float*>(args.logits->data)[i] = 7;
   }
   void route(const moert_router_args_t& args) override {
-    for (int64_t t = 0; t < args.ids->shape[0]; ++t)
+    for (int64_t t = 0; t < args.ids->shape[0]; ++t) {
+      if (args.token_ids != nullptr)
+        expect_known(*row_of<int64_t>(*args.token_ids, t), kVocabulary);
       for (int64_t j = 0; j < kSlots; ++j) {
-        row_of<int32_t>(*args.ids, t)[j] = args.forced_ids != nullptr
-                                               ? row_of<int32_t>(*args.forced_ids, t)[j]
-                                               : static_cast<int32_t>((t + j) % kExperts);
+        int32_t& id = row_of<int32_t>(*args.ids, t)[j];
+        id = static_cast<int32_t>((t + j) % kExperts);
+        if (args.forced_ids != nullptr) id = row_of<int32_t>(*args.forced_ids, t)[j];
+        expect_known(id, args.logits->shape[1]);
         row_of<float>(*args.weights, t)[j] = j == 0 ? 0.75f : 0.25f;
       }
+    }
+  }
+
+ private:
+  static void expect_known(int64_t id, int64_t count) {
+    if (id < -1 || id >= count)
+      throw PluginError(MOERT_INVALID_ARGUMENT, "nobody knows " + std::to_string(id));
   }
 };
 
@@ -159,7 +170,13 @@ class RunnerTest : public testing::Test {
     const TensorView ids(ids_.data(), MOERT_DTYPE_I32, {tokens, kSlots});
     const TensorView weights(weights_.data(), MOERT_DTYPE_F32, {tokens, kSlots});
     const TensorView marks(static_cast<const void*>(valid), MOERT_DTYPE_U8, {tokens});
-    const TensorView replay(static_cast<const void*>(forced), MOERT_DTYPE_I32, {tokens, kSlots});
+    TensorView replay(static_cast<const void*>(forced), MOERT_DTYPE_I32, {tokens, kSlots});
+    if (apart_) {  // every other number, and every other row
+      replay.set_stride(1, 2, 0);
+      replay.set_stride(0, 4 * kSlots, (n * 4 * kSlots - 2) * sizeof(int32_t));
+    }
+    const TensorView token_ids(static_cast<const void*>(token_ids_.data()), MOERT_DTYPE_I64,
+                               {tokens});
     moert_runner_args_t args{};
     args.struct_size = sizeof args;
     args.flags = flags_;
@@ -169,6 +186,7 @@ class RunnerTest : public testing::Test {
     args.ids = ids;
     args.weights = weights;
     args.valid = valid != nullptr ? marks.get() : nullptr;
+    args.token_ids = token_ids_.empty() ? nullptr : token_ids.get();
     args.forced_ids = forced != nullptr ? replay.get() : nullptr;
     args.workspace = workspace_.data();
     args.workspace_bytes = bytes - shortage_;
@@ -199,7 +217,9 @@ class RunnerTest : public testing::Test {
   uint32_t layer_flags_ = 0;
   int64_t zero_experts_ = 0, width_ = kHidden;  // width: of the experts' rows
   double shared_scale_ = 0, norm_eps_ = 0;
-  std::vector<float> rows_;  // the first numbers of a forward's rows; 1, 2, 3 ... follow
+  std::vector<int64_t> token_ids_;  // none unless a test gives them
+  bool apart_ = false;              // forced ids do not lie close together
+  std::vector<float> rows_;         // the first numbers of a forward's rows; 1, 2, 3 ... follow
   uint64_t shortage_ = 0;
   std::vector<float> hidden_, out_, logits_, weights_;
   std::vector<int32_t> ids_;

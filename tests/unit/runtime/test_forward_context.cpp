@@ -82,6 +82,22 @@ TEST_F(TokenIds, LastUntilTheNextRows) {
   expect_missing();
 }
 
+// What stands in a padded row is nobody's.
+TEST_F(TokenIds, OfPaddedRowsMayBeAnything) {
+  const std::vector<int64_t> tokens = {7, INT64_MAX, 3};
+  const std::vector<uint8_t> valid = {1, 0, 1}, other = {0, 1, 1};
+  loaded_.context().set_hidden(hidden_.data(), kTokens);
+  loaded_.context().set_token_ids(tokens.data(), valid.data());
+  loaded_.context().forward(0, nullptr, valid.data());
+  loaded_.context().read_routing(0, loaded_.routing, true);
+  std::vector<int32_t> want = table_rows({7, 0, 3});
+  std::fill_n(want.begin() + kSlots, kSlots, -1);
+  EXPECT_EQ(loaded_.routing.ids, want);
+  const Error error =
+      error_of([&] { loaded_.context().set_token_ids(tokens.data(), other.data()); });
+  EXPECT_EQ(error.fault(), Fault::usage);
+}
+
 TEST_F(TokenIds, BeyondTheVocabularyAreAnError) {
   loaded_.context().set_hidden(hidden_.data(), kTokens);
   for (const int64_t wrong : {kVocabulary, int64_t{-2}, INT64_MAX, INT64_MIN}) {

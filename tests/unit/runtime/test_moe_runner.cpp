@@ -46,6 +46,31 @@ TEST_F(RunnerTest, PaddedRowsGetNoIdsNoOutputAndDoNotCount) {
   }
 }
 
+// What stands in a padded row is nobody's, and never wrong.
+TEST_F(RunnerTest, StaleNumbersOfPaddedRowsAreNoError) {
+  build(false, 1);
+  const std::vector<int32_t> forced = {0, 1, 77, -5, 3, 2};
+  const std::vector<int32_t> apart = {0, 9, 1, 9, 9, 9, 9, 9, 77, 9, -5, 9,
+                                      9, 9, 9, 9, 3, 9, 2, 9, 9,  9, 9,  9};
+  const uint8_t valid[] = {1, 0, 1};
+  token_ids_ = {5, INT64_MIN, 99};
+  for (const bool lie_apart : {false, true}) {
+    apart_ = lie_apart;
+    ASSERT_EQ(forward(3, valid, lie_apart ? apart.data() : forced.data()), MOERT_OK)
+        << error_.message;
+    EXPECT_EQ(ids_, (std::vector<int32_t>{0, 1, -1, -1, 3, 2}));
+    EXPECT_EQ(out_[2], 0);
+    EXPECT_EQ(statistics(true), (std::vector<int64_t>{1, 1, 1, 1}));
+  }
+  apart_ = false;
+  token_ids_[2] = 100;
+  EXPECT_EQ(forward(3, valid, forced.data()), MOERT_INVALID_ARGUMENT) << "a row that is a token";
+  token_ids_.clear();
+  EXPECT_EQ(forward(3, valid, forced.data()), MOERT_OK) << error_.message;
+  const uint8_t other[] = {0, 1, 1};
+  EXPECT_EQ(forward(3, other, forced.data()), MOERT_INVALID_ARGUMENT) << "a row that is a token";
+}
+
 // Bugs 86, 88: nothing to do is no error.
 TEST_F(RunnerTest, NoTokens) {
   build(true, 1);
