@@ -62,7 +62,7 @@ struct LayerBatch {
 class Layer {
  public:
   Layer(const LayerCase& c, const moert_routed_experts_t& table, const moert_device_t* device,
-        uint32_t device_kind);
+        uint32_t device_kind, int32_t ordinal = 0);
   ~Layer();
   Layer(const Layer&) = delete;
   Layer& operator=(const Layer&) = delete;

@@ -86,11 +86,11 @@ LayerBatch LayerBatch::row(const LayerCase& c, int64_t t) const {
 }
 
 Layer::Layer(const LayerCase& c, const moert_routed_experts_t& of, const moert_device_t* device,
-             uint32_t device_kind)
+             uint32_t device_kind, int32_t ordinal)
     : table(of), c_(c), device_(device) {
-  stream = {sizeof stream, 0, {device_kind, 0}, nullptr};
+  stream = {sizeof stream, 0, {device_kind, ordinal}, nullptr};
   if (device != nullptr)
-    must("stream_create", [&](auto* e) { return device->stream_create(0, &stream, e); });
+    must("stream_create", [&](auto* e) { return device->stream_create(ordinal, &stream, e); });
   moert_activation_t activation{};
   activation.struct_size = sizeof activation;
   activation.name = "silu";
@@ -147,11 +147,11 @@ void Layer::finish() {
 
 // A batch where the implementation reads it. On the device, or in host memory as it is.
 struct Layer::Buffers {
-  explicit Buffers(const moert_device_t* on) : device(on) {}
+  Buffers(const moert_device_t* on, int32_t of) : device(on), ordinal(of) {}
   ~Buffers() {
     for (void* p : pointers)
       if (device != nullptr)
-        device->free(0, p);
+        device->free(ordinal, p);
       else
         std::free(p);
   }
@@ -163,7 +163,7 @@ struct Layer::Buffers {
       p = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
       if (from != nullptr) std::memcpy(p, from, bytes);
     } else {
-      must("alloc", [&](auto* e) { return device->alloc(0, bytes, &p, e); });
+      must("alloc", [&](auto* e) { return device->alloc(ordinal, bytes, &p, e); });
       if (from != nullptr)
         must("copy", [&](auto* e) { return device->copy_to_device(on, p, from, bytes, e); });
     }
@@ -171,6 +171,7 @@ struct Layer::Buffers {
     return p;
   }
   const moert_device_t* device;
+  int32_t ordinal;
   std::vector<void*> pointers;
   std::vector<TensorView> views;
   moert_experts_args_t args{};
@@ -178,7 +179,7 @@ struct Layer::Buffers {
 };
 
 std::unique_ptr<Layer::Buffers> Layer::upload(const LayerBatch& batch) {
-  auto made = std::make_unique<Buffers>(device_);
+  auto made = std::make_unique<Buffers>(device_, stream.device.ordinal);
   const auto put = [&](const auto& from) {
     return made->take(from.size() * sizeof(from[0]), from.data(), &stream);
   };
@@ -235,7 +236,7 @@ std::vector<float> Layer::forward_by_graph(const LayerBatch& batch) {
   for (int run = 0; run < 2; ++run)
     must("graph_launch", [&](auto* e) { return device_->graph_launch(&stream, graph, e); });
   std::vector<float> out = download(*buffers, batch.tokens);
-  device_->graph_destroy(0, graph);
+  device_->graph_destroy(stream.device.ordinal, graph);
   return out;
 }
 

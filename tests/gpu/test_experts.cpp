@@ -8,6 +8,7 @@
 #include "gpu/device.hpp"
 #include "gpu/expert_rig.hpp"
 #include "gpu/experts/experts.hpp"
+#include "gpu/experts/plan.hpp"
 #include "gpu/experts/special.hpp"
 
 namespace moert::gpu {
@@ -127,6 +128,29 @@ TEST(Experts, LargeBatchesHaveTheBitsOfSingleRows) {
           << "row " << t;
     }
   }
+}
+
+// More slots than one plan sorts, so that the batch goes through in parts of 32 rows. Most slots have no expert.
+TEST(Experts, BatchesOfSeveralPartsHaveTheBitsOfSingleRows) {
+  LayerCase c = {"parts", "bf16", "none", kBf16, 0, 32, 32, 3, 4096};
+  ASSERT_EQ(kMostSlots / c.top_k, 32);
+  constexpr int64_t kTokens = 69;
+  Loaded l(c);
+  LayerBatch batch(c, kTokens, 5);
+  for (size_t slot = 0; slot < batch.ids.size(); ++slot)
+    if (slot % 1023 != 5) batch.ids[slot] = -1;
+  const std::vector<float> all = l.layer.forward(batch);
+  for (const int64_t t : {0, 31, 32, 33, 63, 64, 68}) {
+    const std::vector<float> one = l.layer.forward(batch.row(c, t));
+    EXPECT_EQ(std::memcmp(one.data(), all.data() + t * c.hidden, one.size() * 4), 0) << "row " << t;
+    double sum = 0;
+    for (const float x : one) sum += std::fabs(static_cast<double>(x));
+    EXPECT_GT(sum, 0) << "row " << t << " has no experts, and shows nothing";
+  }
+  batch.ids[static_cast<size_t>(65 * c.top_k) + 7] = 3;
+  l.layer.expects_fault = true;
+  l.layer.forward(batch);
+  EXPECT_NE(l.layer.fault.find("row 65 has 3"), std::string::npos) << l.layer.fault;
 }
 
 TEST(Experts, GraphsGiveTheSameBits) {

@@ -1,5 +1,8 @@
 // The runner's expert map, and what it refuses.
 // SPDX-License-Identifier: Apache-2.0
+#include <optional>
+
+#include "gpu/first_device.hpp"
 #include "runner_rig.hpp"
 
 namespace moert::gpu {
@@ -113,6 +116,33 @@ TEST(RunnerRules, RefusesWhatItCannotUnderstandOrFit) {
     EXPECT_EQ(ScalingExperts::alive, 1);
   }
   EXPECT_EQ(ScalingExperts::alive, 0) << "the runner owns its parts and destroys them";
+}
+
+// Called while the first device is current, which it is again after each call.
+TEST(RunnerRules, ServesASecondDevice) {
+  if (device_count() < 2) GTEST_SKIP() << "there is one device";
+  const FirstDevice first;
+  std::vector<float> of[2];
+  for (const int32_t ordinal : {0, 1}) {
+    RunnerRig rig({"second", MOERT_LAYER_NORM_IN, true, 2, 8, 8}, ordinal);
+    ASSERT_EQ(rig.created(), MOERT_OK) << rig.error()->message;
+    rig.load(MOERT_PART_EXPERT_NORM, std::vector<float>(8, 0.5f), 8, 0);
+    rig.finish();
+    rig.set_map({1, 0, 3, -1, 2, 1, 0, 2});
+    std::optional<CurrentDevice> current(ordinal);
+    const TestStream stream;
+    RunnerRig::Batch batch;
+    std::vector<float> rows(24);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 7) - 3;
+    rig.prepare(batch, rows, {0, 1, 77, 1, 3, 2}, {1, 0, 1});
+    current.reset();
+    EXPECT_EQ(rig.forward(batch, stream.get()), MOERT_OK) << rig.error()->message;
+    EXPECT_EQ(rig.statistics(true), (std::vector<int64_t>{1, 1, 1, 1}));
+    first.expect_current();
+    current.emplace(ordinal);
+    of[ordinal] = rig.output(batch);
+  }
+  EXPECT_EQ(of[0], of[1]);
 }
 
 TEST(RunnerRules, DeclinesLayersWithAReason) {
