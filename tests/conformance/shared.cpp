@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <moert/abi/shared_experts.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -210,6 +211,37 @@ void rows(const Feature& feature, const Case& c) {
         << "row " << t << " changed when rows 1 and 4 became NaN and Inf";
 }
 
+// One recording, launched for other rows in the same buffers.
+void graph(const Feature& feature, const Case& c) {
+  Rig rig(feature, c);
+  if ((rig.support.flags & MOERT_SUPPORT_GRAPH_SAFE) == 0) throw Skip{"promises no graphs"};
+  if (rig.place.device()->graph_begin == nullptr) throw Skip{"the device has no graphs"};
+  rig.ready();
+  std::vector<double> numbers = rig.hidden.number;
+  std::reverse(numbers.begin(), numbers.end());
+  const Values batches[] = {rig.hidden, rounded(c.dtype, numbers)};
+  const Bytes want[] = {rig.forward(batches[0], Rig::kTokens),
+                        rig.forward(batches[1], Rig::kTokens)};
+  EXPECT_FALSE(want[0] == want[1]);
+  Tensor in(rig.place, c.dtype, {Rig::kTokens, c.h}), out(rig.place, c.dtype, {Rig::kTokens, c.h});
+  uint64_t bytes = 0;
+  must("workspace",
+       [&](auto* e) { return rig.table.workspace(rig.self, Rig::kTokens, &bytes, e); });
+  const Buffer workspace(rig.place, bytes);
+  const moert_shared_args_t args = {sizeof args,      0,    rig.place.stream(), in.get(), out.get(),
+                                    workspace.data(), bytes};
+  Recording recording(rig.place, [&] {
+    must("forward", [&](auto* e) { return rig.table.forward(rig.self, &args, e); });
+  });
+  for (const size_t i : {size_t{0}, size_t{1}, size_t{0}}) {
+    in.buffer().write(batches[i].bytes);
+    out.buffer().write(Bytes(want[i].size(), 0xff));
+    recording.launch();
+    EXPECT_TRUE(out.read() == want[i]) << "a launch for rows " << i << " gives other bits";
+  }
+  workspace.expect_guards("the workspace");
+}
+
 // The gate halves at 0, closes far below it, and may come as a vector or as a row.
 void sigmoid_gate(const Feature& feature) {
   for (const bool matrix : {false, true}) {
@@ -316,6 +348,8 @@ void add_shared_tests(const Feature& feature) {
       rig.expect_reference();
     });
     add(feature, "Rows", c.label, [=] { rows(feature, c); });
+    const bool on_device = feature.device != nullptr && feature.device->kind != MOERT_DEVICE_CPU;
+    if (on_device) add(feature, "Graph", c.label, [=] { graph(feature, c); });
   }
   add(feature, "AcceptsSomething", "", [=] { accepts_something(feature); });
   add(feature, "SigmoidGate", "", [=] { sigmoid_gate(feature); });
