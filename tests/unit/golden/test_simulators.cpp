@@ -1,5 +1,9 @@
-// The folders of tests/data on the simulated GPUs: numbers, the processor's choices, and capture in every way.
+// The folders of tests/data on the simulated GPUs: numbers, the processor's choices, and capture in every way, held
+// against the processor's.
 // SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "capture/capture_file.hpp"
 #include "unit/golden/numbers.hpp"
 
 namespace moert::golden {
@@ -39,6 +43,40 @@ spec::Capture capture_to(const std::string& to, const fs::path& path,
 
 const std::vector<std::string> kAll = {"ids", "weights", "margins"};
 
+// Numbers of an f64 sum that was rounded to f32: in another order it may be the next one. NaN is like nothing.
+bool alike(float got, float want) {
+  if (got == want) return true;  // infinities too
+  const auto difference = std::fabs(static_cast<double>(got) - static_cast<double>(want));
+  return difference <= kF32Tolerance * std::max(1.0, std::fabs(static_cast<double>(want)));
+}
+
+// Captures of two devices: the same rows and ids, and numbers as near as f32 allows.
+void expect_alike(const capture::CaptureFile& got, const capture::CaptureFile& want) {
+  ASSERT_EQ(got.info().layers, want.info().layers);
+  ASSERT_EQ(got.rows(), want.rows());
+  EXPECT_GT(got.rows(), 0);
+  int64_t there = 0;
+  for (size_t layer = 0; layer < got.info().layers.size(); ++layer) {
+    const auto k = static_cast<size_t>(got.info().layers[layer].top_k);
+    std::vector<int32_t> ids(k), wanted_ids(k);
+    std::vector<float> numbers(k + 1), wanted(k + 1);  // weights, and the margin
+    for (int64_t row = 0; row < got.rows(); ++row) {
+      SCOPED_TRACE("row " + std::to_string(row) + ", layer index " + std::to_string(layer));
+      ASSERT_EQ(got.key(row), want.key(row));
+      ASSERT_EQ(got.present(row, layer), want.present(row, layer));
+      if (!got.read(row, layer, ids.data(), numbers.data(), &numbers[k])) continue;
+      want.read(row, layer, wanted_ids.data(), wanted.data(), &wanted[k]);
+      ++there;
+      EXPECT_EQ(ids, wanted_ids);
+      for (size_t j = 0; j <= k; ++j)
+        EXPECT_TRUE(alike(numbers[j], wanted[j]))
+            << (j < k ? "weight " + std::to_string(j) : "margin") << ": " << numbers[j] << ", want "
+            << wanted[j];
+    }
+  }
+  EXPECT_GE(there, got.rows()) << "every row has a layer that chose";
+}
+
 class Simulated : public testing::TestWithParam<Case> {
  protected:
   bool described_only() const {
@@ -47,7 +85,7 @@ class Simulated : public testing::TestWithParam<Case> {
   // What the processor chooses, in a capture file.
   void choose_on_the_processor() {
     spec::Run run = plain_run(GetParam().folder);
-    run.capture.push_back(capture_to("memory", routes_.path(), {"ids"}));
+    run.capture.push_back(capture_to("memory", routes_.path(), kAll));
     runtime::run(with_simulators(), families(), run);
   }
   const Output routes_{"sim_routes"}, memory_{"sim_memory"}, file_{"sim_file"},
@@ -80,6 +118,7 @@ TEST_P(Simulated, RunsToItsNumbers) {
   }
   EXPECT_TRUE(bytes_of(memory_.path()) == bytes_of(file_.path())) << again();
   EXPECT_TRUE(bytes_of(memory_.path()) == bytes_of(device_.path())) << again();
+  expect_alike(capture::CaptureFile(device_.path()), capture::CaptureFile(routes_.path()));
 }
 
 // Between them every scheme of weights and rows, and every rule that stands around experts.
