@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runner.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kinds.hpp"
@@ -222,6 +223,35 @@ void expert_map(const Feature& feature) {
   });
 }
 
+// Recorded before any map was set, and obeying every one since, whatever its number of copies.
+void expert_map_graph(const Feature& feature) {
+  RunnerRig rig(feature, {.label = "map_graph"});
+  if ((rig.support.flags & MOERT_SUPPORT_GRAPH_SAFE) == 0) throw Skip{"promises no graphs"};
+  if (rig.place.device()->graph_begin == nullptr) throw Skip{"the device has no graphs"};
+  RunnerRows rows = rig.rows(kTokens);
+  RunnerRig::Call call(rig, rows);
+  Recording recording(rig.place, [&] { call.run(); });
+  const std::vector<std::vector<int32_t>> maps = {
+      {},
+      {5, 4, 3, 2, 1, 0},
+      {5, 4, 0, -1, 2, -1, 3, -1, 1, 0, 0, -1},
+      {0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5, 4, 5, 0, 5, 0, 1},
+      {1, 2, 3, 4, 5, 0}};
+  for (const std::vector<int32_t>& map : maps) {
+    const auto copies = static_cast<int64_t>(map.size()) / RunnerCase::experts;
+    if (copies > 0) rig.set_map(map, copies);
+    call.out.buffer().write(Bytes(call.out.buffer().bytes(), 0xff));
+    recording.launch();
+    call.read(rows);
+    rig.expect(rows, [&](int64_t t, int32_t id) {
+      if (copies == 0) return id;
+      const int32_t* row = &map[static_cast<size_t>(id * copies)];
+      const int64_t held = std::count_if(row, row + copies, [](int32_t own) { return own >= 0; });
+      return row[t % held];
+    });
+  }
+}
+
 // A runner that declines whatever it is asked passes nothing, and neither does one whose plugin has not the parts that it
 // takes. One without parts needs none.
 void accepts_something(const Feature& feature) {
@@ -249,6 +279,8 @@ void add_runner_tests(const Feature& feature) {
     add(feature, "GivenLogits", c.label, [=] { given_logits(feature, c); });
   }
   add(feature, "ExpertMap", "", [=] { expert_map(feature); });
+  if (feature.device != nullptr && feature.device->kind != MOERT_DEVICE_CPU)
+    add(feature, "ExpertMap", "graph", [=] { expert_map_graph(feature); });
 }
 
 }  // namespace moert::conformance

@@ -56,6 +56,16 @@ class RunnerRig {
   RunnerRows rows(int64_t tokens);
   // Throws Skip where the runner hides its routing.
   void forward(RunnerRows& rows);
+  // The arguments of a forward, which may run more than once. Throws what `forward` throws.
+  struct Call {
+    Call(RunnerRig& of, const RunnerRows& rows);
+    void run();
+    void read(RunnerRows& rows);  // what it made of them
+    RunnerRig& rig;
+    Tensor hidden, logits, ids, weights, margins, out, forced, valid;
+    Buffer workspace;
+    moert_runner_args_t args{};
+  };
   // Ids by the rule, or the forced ones; outputs by the suite's own numbers for the ids and weights that were reported.
   // `local`: the expert that serves a logical one for row t, or -1; as it is without a map.
   void expect(const RunnerRows& rows,
@@ -64,6 +74,7 @@ class RunnerRig {
   void set_map(const std::vector<int32_t>& map, int64_t copies);
 
   const moert_moe_runner_t& table;
+  moert_support_t support{};
   void* self = nullptr;
   TestHost host;
   Place place;

@@ -113,7 +113,6 @@ void RunnerRig::create(const Feature& feature) {
                                    case_.shared_scale,
                                    RunnerCase::eps,
                                    RunnerCase::h};
-  moert_support_t support{};
   support.struct_size = sizeof support;
   must("supports", [&](auto* e) { return table.supports(host.table(), &layer, &support, e); });
   if (support.verdict == 0) throw Skip{support.reason};
@@ -209,20 +208,28 @@ RunnerRows RunnerRig::rows(int64_t tokens) {
   return made;
 }
 
-void RunnerRig::forward(RunnerRows& rows) {
-  if (hides_routing_) throw Skip{"hides its routing, and without it outputs cannot be judged"};
-  const int64_t t = rows.tokens, k = RunnerCase::k;
-  const Tensor hidden(place, case_.dtype, {t, RunnerCase::h}, rows.hidden.bytes);
-  Tensor logits(place, MOERT_DTYPE_F32, {t, case_.ids()}), ids(place, MOERT_DTYPE_I32, {t, k}),
-      weights(place, MOERT_DTYPE_F32, {t, k}), margins(place, MOERT_DTYPE_F32, {t}),
-      out(place, case_.dtype, {t, RunnerCase::h}), forced(place, MOERT_DTYPE_I32, {t, k}),
-      valid(place, MOERT_DTYPE_U8, {t});
+namespace {
+uint64_t workspace_bytes(const RunnerRig& rig, int64_t tokens) {
   uint64_t bytes = 0;
-  must("workspace", [&](auto* e) { return table.workspace(self, t, &bytes, e); });
-  const Buffer workspace(place, bytes);
-  moert_runner_args_t args{};
+  must("workspace", [&](auto* e) { return rig.table.workspace(rig.self, tokens, &bytes, e); });
+  return bytes;
+}
+}  // namespace
+
+RunnerRig::Call::Call(RunnerRig& of, const RunnerRows& rows)
+    : rig(of),
+      hidden(rig.place, rig.case_.dtype, {rows.tokens, RunnerCase::h}, rows.hidden.bytes),
+      logits(rig.place, MOERT_DTYPE_F32, {rows.tokens, rig.case_.ids()}),
+      ids(rig.place, MOERT_DTYPE_I32, {rows.tokens, RunnerCase::k}),
+      weights(rig.place, MOERT_DTYPE_F32, {rows.tokens, RunnerCase::k}),
+      margins(rig.place, MOERT_DTYPE_F32, {rows.tokens}),
+      out(rig.place, rig.case_.dtype, {rows.tokens, RunnerCase::h}),
+      forced(rig.place, MOERT_DTYPE_I32, {rows.tokens, RunnerCase::k}),
+      valid(rig.place, MOERT_DTYPE_U8, {rows.tokens}),
+      workspace(rig.place, workspace_bytes(rig, rows.tokens)) {
+  if (rig.hides_routing_) throw Skip{"hides its routing, and without it outputs cannot be judged"};
   args.struct_size = sizeof args;
-  args.stream = place.stream();
+  args.stream = rig.place.stream();
   args.hidden = hidden.get();
   args.logits = logits.get();
   args.ids = ids.get();
@@ -230,7 +237,7 @@ void RunnerRig::forward(RunnerRows& rows) {
   args.margins = margins.get();
   args.out = out.get();
   args.workspace = workspace.data();
-  args.workspace_bytes = bytes;
+  args.workspace_bytes = workspace.bytes();
   if (!rows.logits.empty()) {
     logits.buffer().write(bytes_of(rows.logits));
     args.has_logits = 1;
@@ -243,7 +250,13 @@ void RunnerRig::forward(RunnerRows& rows) {
     valid.buffer().write(bytes_of(rows.valid));
     args.valid = valid.get();
   }
-  must("forward", [&](auto* e) { return table.forward(self, &args, e); });
+}
+
+void RunnerRig::Call::run() {
+  must("forward", [&](auto* e) { return rig.table.forward(rig.self, &args, e); });
+}
+
+void RunnerRig::Call::read(RunnerRows& rows) {
   rows.out = out.read();
   rows.decisions = {values_of<int32_t>(ids.read()), values_of<float>(weights.read()),
                     values_of<float>(margins.read())};
@@ -253,6 +266,12 @@ void RunnerRig::forward(RunnerRows& rows) {
   ids.buffer().expect_guards("ids");
   weights.buffer().expect_guards("weights");
   workspace.expect_guards("the workspace");
+}
+
+void RunnerRig::forward(RunnerRows& rows) {
+  Call call(*this, rows);
+  call.run();
+  call.read(rows);
 }
 
 std::vector<int64_t> RunnerRig::statistics(bool reset) {

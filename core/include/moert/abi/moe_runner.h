@@ -93,7 +93,8 @@ typedef struct moert_runner_args {
   const moert_tensor_t* ids;        /* I32 [T, k]: written, logical ids; -1 where valid is 0       */
   const moert_tensor_t* weights;    /* F32 [T, k]: written                                         */
   const moert_tensor_t* margins;    /* F32 [T] or NULL: written                                    */
-  const moert_tensor_t* valid;      /* U8 [T] or NULL: 0 marks a padded row, whose output is 0     */
+  const moert_tensor_t* valid;      /* U8 [T] or NULL: 0 marks a padded row; of it neither forced_ids
+                                      nor token_ids are looked at, and its output is 0           */
   const moert_tensor_t* out;        /* [T, H]: written                                             */
   void* workspace;
   uint64_t workspace_bytes;
@@ -123,9 +124,9 @@ typedef struct moert_moe_runner {
   moert_code_t (*workspace)(void* self, int64_t tokens, uint64_t* bytes, moert_error_t* error);
   moert_code_t (*forward)(void* self, const moert_runner_args_t* args, moert_error_t* error);
 
-  /* Logical -> local placement. `map` is I32 [E, R]: the local copies of each logical expert, -1
-   * where there is none (R = 1 without redundancy). Token t uses copy number (t mod copies). An
-   * expert without a local copy contributes 0 here. Default: identity. [one-thread] */
+  /* Logical -> local placement. `map` is I32 [E, R]: the local copies of each logical expert, -1 where
+   * there is none (R = 1 without redundancy). Token t uses copy number (t mod copies). An expert without
+   * a local copy contributes 0 here. A graph obeys the map of its launch. Default: identity. [one-thread] */
   moert_code_t (*set_expert_map)(void* self, const moert_tensor_t* map, moert_error_t* error);
   /* Reads the map back into I32 [E, R]. */
   moert_code_t (*expert_map)(void* self, const moert_tensor_t* map, moert_error_t* error);
