@@ -33,6 +33,9 @@ struct ModelOptions {
   bool fallback_next = false;                 // may a preferred plugin's refusal be passed over?
   int64_t max_tokens = 512;                   // most rows of one forward
   std::string dtype;  // of rows in and out: "f32", "bf16", "f16"; empty: the model's
+  // For whoever serves a part, by the words of `layers`: {"routed_experts", {{"gemm", "wgmma"}}}. What they mean the README
+  // of its plugin says. One that it does not know, and those of a part that no layer has, are Fault::usage.
+  std::map<std::string, std::map<std::string, std::string>> options;
 };
 
 struct LayerInfo {

@@ -39,6 +39,13 @@ uint32_t dtype_of(const ModelOptions& options) {
               suggestion(options.dtype, {"f32", "bf16", "f16"}));
 }
 
+std::map<std::string, runtime::PartOptions> part_options(const ModelOptions& options) {
+  std::map<std::string, runtime::PartOptions> parts;
+  for (const auto& [word, values] : options.options)
+    if (!values.empty()) parts[word] = {values, "ModelOptions::options, " + word};
+  return parts;
+}
+
 }  // namespace
 
 struct Runtime::Impl {
@@ -108,7 +115,7 @@ Model Runtime::load(const std::string& path, const ModelOptions& options) {
                                                          : config::read_model(path);
   runtime::ModelSettings settings;
   settings.device = options.device;
-  settings.choice = {options.prefer, options.layers, options.fallback_next};
+  settings.choice = {options.prefer, options.layers, options.fallback_next, part_options(options)};
   runtime::require_supported(spec);
   settings.max_tokens = options.max_tokens;
   settings.dtype = dtype_of(options);
