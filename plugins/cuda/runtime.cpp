@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <utility>
 #include <vector>
 
 #include "../gpu/backend.hpp"
@@ -118,19 +117,18 @@ DeviceFacts facts_of(int native) {
   return facts;
 }
 
-// Asked for once per kernel and device, and again for more. It is no work of a stream: a graph may be recorded.
-void allow_shared(const void* kernel, uint32_t bytes) {
-  static std::mutex mutex;
-  static std::map<std::pair<const void*, int>, uint32_t> allowed;
+bool lacks_code(cudaError_t error) {
+  return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction;
+}
+
+// A launch asks for more than 48 KiB in vain where this was not said before.
+void allow_shared(const void* kernel, size_t own) {
   int native = 0;
   check(cudaGetDevice(&native), "the current device");
-  const std::lock_guard lock(mutex);
-  uint32_t& most = allowed[{kernel, native}];
-  if (bytes <= most) return;
+  const int all = attribute(native, cudaDevAttrMaxSharedMemoryPerBlockOptin);
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(bytes)),
-        "asking for " + std::to_string(bytes) + " bytes of shared memory");
-  most = bytes;
+                             all - static_cast<int>(own)),
+        "allowing a kernel " + std::to_string(all) + " bytes of shared memory");
 }
 
 cudaError_t host_malloc(void** out, uint64_t bytes) {

@@ -35,9 +35,9 @@
 //   The raw matrix instructions that the backend's layouts use (tile/layouts.cuh says which).
 //
 // Host side, in files that hold kernels:
-//   template <class... P> void launch(void (*kernel)(P...), Grid grid, int threads, uint32_t shared_bytes,
-//                                     Stream stream, P... arguments);
-//     Enqueues. Throws PluginError with the toolkit's number. More than 48 KiB of shared memory is asked for here.
+//   template <auto kKernel> void launch(Grid grid, int threads, uint32_t shared_bytes, Stream stream, arguments...);
+//     Enqueues kKernel(arguments...). Throws PluginError with the toolkit's number. Every kernel that some launch names
+//     is in the list of launched.hpp; load_kernels (runtime.hpp) comes before the first launch on a device.
 #pragma once
 
 #include <cstddef>

@@ -62,6 +62,11 @@ void release(void* pointer) noexcept;
 void* allocate_host(uint64_t bytes);
 void release_host(void* pointer) noexcept;
 
+// Loads the code of every kernel in this file (launched.hpp) that the current device can run, and allows each as much
+// shared memory as a block has. Toolkits load a kernel when it is first launched, which allocates and waits; with this,
+// launches do neither. Throws what allocate throws.
+void load_kernels();
+
 Stream create_stream();
 void destroy_stream(Stream stream) noexcept;
 void synchronize(Stream stream);

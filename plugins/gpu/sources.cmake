@@ -5,6 +5,7 @@ set(MOERT_GPU_HOST_SOURCES
   device.cpp
   device_memory.cpp
   faults.cpp
+  prepare.cpp
   tensors.cpp
   capture/memory.cpp
   capture/turns.cpp

@@ -5,13 +5,15 @@
 #include <cstring>
 #include <vector>
 
+#include "gpu/prepare.hpp"
 #include "gpu/runtime.hpp"
 
 namespace moert::gpu {
 
+// Kernels may be launched in it though no object was made on the device.
 class TestStream {
  public:
-  TestStream() : stream_(create_stream()) {}
+  TestStream() : stream_(create_stream()) { prepare_device(0); }
   ~TestStream() { destroy_stream(stream_); }
   TestStream(const TestStream&) = delete;
   TestStream& operator=(const TestStream&) = delete;

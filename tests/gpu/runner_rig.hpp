@@ -31,8 +31,8 @@ class FixedRouter : public Router {
   void finish() override {}
   void logits(const moert_router_args_t& args) override {
     const auto out = static_cast<float*>(args.logits->data);
-    launch(&fill_logits, Grid{1, 1}, 64, uint32_t{0}, args.stream->native, out,
-           element_count(*args.logits));
+    launch<fill_logits>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native, out,
+                        element_count(*args.logits));
   }
   void route(const moert_router_args_t& args) override {
     const auto data = [](const moert_tensor_t* given) {
@@ -41,9 +41,9 @@ class FixedRouter : public Router {
     const Told told = {static_cast<const int32_t*>(data(args.forced_ids)),
                        static_cast<const int64_t*>(data(args.token_ids)), args.logits->shape[1],
                        fault_record(args.ids->device.ordinal)};
-    launch(&fill_slots, Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
-           static_cast<int32_t*>(args.ids->data), static_cast<float*>(args.weights->data), told,
-           args.ids->shape[0]);
+    launch<fill_slots>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
+                       static_cast<int32_t*>(args.ids->data),
+                       static_cast<float*>(args.weights->data), told, args.ids->shape[0]);
   }
 
  private:
@@ -84,9 +84,9 @@ class ScalingExperts : public RoutedExperts {
     const auto rows = [](const moert_tensor_t* t) {
       return float_rows(matrix(t, "rows", {t->dtype}, -1, -1, t->device));
     };
-    launch(&scale_rows, Grid{1, 1}, 64, uint32_t{0}, args.stream->native, rows(args.hidden),
-           rows(args.out), static_cast<const int32_t*>(args.ids->data),
-           static_cast<const float*>(args.weights->data));
+    launch<scale_rows>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native, rows(args.hidden),
+                       rows(args.out), static_cast<const int32_t*>(args.ids->data),
+                       static_cast<const float*>(args.weights->data));
   }
   static inline int alive = 0;
 
@@ -112,8 +112,8 @@ class AddingShared : public SharedExperts {
   void load(const moert_piece_t&) override {}
   void finish() override {}
   void forward(const moert_shared_args_t& args) override {
-    launch(&fill, Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
-           static_cast<float*>(args.out->data), args.out->shape[0], args.out->shape[1]);
+    launch<fill>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
+                 static_cast<float*>(args.out->data), args.out->shape[0], args.out->shape[1]);
   }
 
  private:

@@ -25,7 +25,13 @@ class Machine : public testing::Test {
   }
 
  protected:
-  Machine() { clear(); }
+  Machine() {
+    clear();
+    for (int32_t device = 0; device < gpu::device_count(); ++device) {
+      const gpu::CurrentDevice current(device);
+      gpu::load_kernels();
+    }
+  }
   static void set(const char* variable, const char* value) {
     setenv(variable, value, 1);
     read_environment_again();

@@ -93,12 +93,19 @@ void read_environment_again() {
   world.forget_settings();
 }
 
-void enqueue(void* handle, Work work) {
+void enqueue(void* handle, const gpu::LaunchedKernel& kernel, Work work) {
   World& world = World::get();
   const auto lock = world.lock();
   StreamState& stream = world.stream_for_work(handle, "launch");
   work.call.warp = MOERT_SIM_WARP;
   check_launch(world, stream, work.call);
+  if (!world.loaded(stream.device, kernel.address())) {
+    world.break_capture("launch of a kernel that is not loaded");
+    fail(MOERT_FAILED_PRECONDITION, kNotLoaded,
+         "a kernel that is not loaded on device " + std::to_string(stream.device) +
+             " is launched (" + work.call.at.file + ":" + std::to_string(work.call.at.line) +
+             "): that would allocate; call load_kernels before");
+  }
   Task task;
   task.work = [work = std::move(work)] { run(work.call); };
   world.enqueue(stream, std::move(task));
@@ -180,6 +187,15 @@ void release_host(void* pointer) noexcept {
   const auto lock = world.lock();
   world.break_capture("release_host");
   world.release_host(pointer);
+}
+
+void load_kernels() {
+  World& world = World::get();
+  const auto lock = world.lock();
+  world.refuse_in_capture("load_kernels");
+  sim::check_ordinal(world.settings(), World::current_device());
+  for (const auto* kernel = LaunchedKernel::first(); kernel != nullptr; kernel = kernel->next())
+    world.load(World::current_device(), kernel->address());
 }
 
 Stream create_stream() {

@@ -30,7 +30,7 @@ class SimulatorGraph : public sim::test::Machine {
     return number;
   }
   void add(Stream stream, const DeviceMemory& memory, int32_t what) const {
-    launch(add_kernel, {1, 1}, kN, 0, stream, memory.numbers(), what);
+    launch<add_kernel>({1, 1}, kN, 0, stream, memory.numbers(), what);
   }
 
  private:

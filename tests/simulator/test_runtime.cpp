@@ -25,7 +25,7 @@ constexpr int kN = 64;
 constexpr uint64_t kBytes = kN * 4;
 
 void add(Stream stream, int32_t* numbers, int32_t what) {
-  launch(add_kernel, {1, 1}, kN, 0, stream, numbers, what);
+  launch<add_kernel>({1, 1}, kN, 0, stream, numbers, what);
 }
 
 TEST_F(SimulatorRuntime, Devices) {
@@ -248,7 +248,7 @@ TEST_F(SimulatorRuntime, RefusesLaunches) {
   const StreamOf stream;
   const auto tried = [&](Grid grid, int threads, uint32_t shared_bytes) {
     return refusal(MOERT_INTERNAL, [&] {
-      launch(add_kernel, grid, threads, shared_bytes, stream, device.numbers(), 1);
+      launch<add_kernel>(grid, threads, shared_bytes, stream, device.numbers(), 1);
     });
   };
   EXPECT_NE(
@@ -274,7 +274,7 @@ TEST_F(SimulatorRuntime, MistakesWithMemoryEndTheProcess) {
       {
         const StreamOf stream;
         auto* bytes = static_cast<unsigned char*>(allocate(13));
-        launch(overrun_kernel, {1, 1}, 32, 0, stream, bytes, 13);
+        launch<overrun_kernel>({1, 1}, 32, 0, stream, bytes, 13);
         release(bytes);
       },
       "something wrote outside of this memory|AddressSanitizer");

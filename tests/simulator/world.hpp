@@ -10,7 +10,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../plugins/gpu/runtime.hpp"
@@ -30,6 +32,7 @@ enum Number : int64_t {
   kInvalidHandle = 400,
   kNotReady = 600,
   kCaptureRefused = 900,
+  kNotLoaded = 913,
 };
 
 struct Capture;
@@ -93,7 +96,10 @@ class World {
   std::unique_lock<std::mutex> lock() { return std::unique_lock(mutex_); }
   const Settings&
   settings();  // read when they are first asked for; throws for what it does not understand
-  void forget_settings() { settings_.reset(); }
+  void forget_settings() {
+    settings_.reset();
+    kernels_.clear();
+  }
 
   StreamState& stream(void* handle, const char* call);
   EventState& event(void* handle, const char* call);
@@ -109,6 +115,10 @@ class World {
   void release(void* pointer);
   void release_host(void* pointer);
   uint64_t free_bytes(int32_t device);
+  void load(int32_t device, const void* kernel) { kernels_.emplace(device, kernel); }
+  bool loaded(int32_t device, const void* kernel) const {
+    return kernels_.count({device, kernel}) != 0;
+  }
   void check_device_range(const void* pointer, uint64_t bytes, int32_t device, const char* call);
   bool pinned(const void* pointer, uint64_t bytes, const char* call);
 
@@ -145,6 +155,7 @@ class World {
   std::unique_ptr<Settings> settings_;
   std::vector<uint64_t> used_;
   Memory device_memory_, host_memory_;
+  std::set<std::pair<int32_t, const void*>> kernels_;  // that are loaded
 };
 
 [[noreturn]] void fail(moert_code_t code, Number number, const std::string& text);

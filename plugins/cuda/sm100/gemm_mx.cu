@@ -166,8 +166,8 @@ MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void gemm_mx_tile(GemmArgs args) {
 
 void launch_mx_tile(const GemmLaunch& go, const GemmArgs& args) {
   const int groups = (args.weights.panels + kPanelsOfTile - 1) / kPanelsOfTile;
-  launch(&gemm_mx_tile, Grid{static_cast<unsigned>(go.most_items), static_cast<unsigned>(groups)},
-         kThreads, kShared, go.stream, args);
+  launch<gemm_mx_tile>(Grid{static_cast<unsigned>(go.most_items), static_cast<unsigned>(groups)},
+                       kThreads, kShared, go.stream, args);
 }
 
 }  // namespace moert::gpu

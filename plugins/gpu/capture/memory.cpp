@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "../prepare.hpp"
 #include "../tensors.hpp"
 
 namespace moert::gpu {
@@ -56,7 +57,7 @@ GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Option
       device_(spec.device),
       max_tokens_(spec.max_tokens),
       drops_(detail::is_second_word(options, "when_full", "block", "drop")),
-      fault_(fault_record(device_.ordinal)),
+      fault_(prepare_device(device_.ordinal)),
       slots_(slots_of(options, layout_.bytes())),
       recorded_(spec.n_layers),
       sent_(device_.ordinal, words_of(max_tokens_)) {

@@ -28,8 +28,8 @@ void launch_row_factors(int warp, void* stream, const FactorsArgs& args) {
   if (args.rows.tokens == 0) return;
   with_warp(warp, [&](auto width) {
     constexpr int W = decltype(width)::value;
-    launch(row_factors<W>, Grid{static_cast<unsigned>(args.rows.tokens), 1}, kDenseThreads,
-           add_block_bytes<W>(kDenseThreads, 1), stream, args);
+    launch<row_factors<W>>(Grid{static_cast<unsigned>(args.rows.tokens), 1}, kDenseThreads,
+                           add_block_bytes<W>(kDenseThreads, 1), stream, args);
   });
 }
 

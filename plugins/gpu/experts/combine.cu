@@ -16,7 +16,7 @@ template <int W, Number N>
 void launch_gate(const GateArgs& args, Stream stream) {
   constexpr int kWarps = 4;
   const Grid grid = {static_cast<unsigned>(ratio_up(args.tokens, kWarps)), 1};
-  launch(sigmoid_gate<W, N>, grid, kWarps * W, uint32_t{0}, stream, args);
+  launch<sigmoid_gate<W, N>>(grid, kWarps * W, uint32_t{0}, stream, args);
 }
 
 }  // namespace
@@ -29,11 +29,11 @@ void launch_combine(const CombineArgs& args, Stream stream) {
   const auto threads = static_cast<int>(eights < kThreads ? ratio_up(eights, 64) * 64 : kThreads);
   switch (args.out.number) {
     case Number::f32:
-      return launch(combine_slots<Number::f32>, grid, threads, uint32_t{0}, stream, args);
+      return launch<combine_slots<Number::f32>>(grid, threads, uint32_t{0}, stream, args);
     case Number::bf16:
-      return launch(combine_slots<Number::bf16>, grid, threads, uint32_t{0}, stream, args);
+      return launch<combine_slots<Number::bf16>>(grid, threads, uint32_t{0}, stream, args);
     case Number::f16:
-      return launch(combine_slots<Number::f16>, grid, threads, uint32_t{0}, stream, args);
+      return launch<combine_slots<Number::f16>>(grid, threads, uint32_t{0}, stream, args);
   }
 }
 

@@ -20,13 +20,13 @@ void launch_panels(const GemmLaunch& go, const GemmArgs& args) {
     if (go.tiling == Tiling::blocks) {
       const int64_t tiles = go.most_items * ((args.weights.panels + T::kPanels - 1) / T::kPanels);
       const int64_t blocks = tiles < go.multiprocessors ? tiles : go.multiprocessors;
-      return launch(&gemm_blocks<L, kCodec, kPanels>, Grid{static_cast<unsigned>(blocks), 1},
-                    T::kThreads, T::kShared, go.stream, args);
+      return launch<gemm_blocks<L, kCodec, kPanels>>(Grid{static_cast<unsigned>(blocks), 1},
+                                                     T::kThreads, T::kShared, go.stream, args);
     }
     if (go.tiling == Tiling::wide)
-      return launch(&gemm_stream<L, kCodec, kPanels, kWide>, stream, kThreads, 0, go.stream, args);
+      return launch<gemm_stream<L, kCodec, kPanels, kWide>>(stream, kThreads, 0, go.stream, args);
   }
-  launch(&gemm_stream<L, kCodec, kPanels, 1>, stream, kThreads, 0, go.stream, args);
+  launch<gemm_stream<L, kCodec, kPanels, 1>>(stream, kThreads, 0, go.stream, args);
 }
 
 template <class L, Codec kCodec>

@@ -13,7 +13,7 @@ void launch_mx_panels(const GemmLaunch& go, const GemmArgs& args) {
   const int writers = args.weights.panels / kPanels;
   const Grid grid{static_cast<unsigned>(go.most_items),
                   static_cast<unsigned>((writers + kStreamWarps - 1) / kStreamWarps)};
-  launch(&gemm_mx<X, kPanels, 32 / L::kCols>, grid, kStreamWarps * L::kWarp, 0, go.stream, args);
+  launch<gemm_mx<X, kPanels, 32 / L::kCols>>(grid, kStreamWarps * L::kWarp, 0, go.stream, args);
 }
 
 template <class X>

@@ -12,8 +12,8 @@ void launch_wgmma_panels(const GemmLaunch& go, const GemmArgs& args) {
   using T = WgmmaTile<kCodec>;
   const int64_t tiles = go.most_items * ((args.weights.panels + T::kPanels - 1) / T::kPanels);
   const int64_t blocks = tiles < go.multiprocessors ? tiles : go.multiprocessors;
-  launch(&gemm_wgmma<kCodec, kPanels>, Grid{static_cast<unsigned>(blocks), 1}, T::kThreads,
-         T::kShared, go.stream, args);
+  launch<gemm_wgmma<kCodec, kPanels>>(Grid{static_cast<unsigned>(blocks), 1}, T::kThreads,
+                                      T::kShared, go.stream, args);
 }
 
 template <Codec kCodec>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "../prepare.hpp"
 #include "../tensors.hpp"
 #include "activation.hpp"
 #include "combine.hpp"
@@ -73,7 +74,7 @@ Mlps::Mlps(const MlpProblem& problem)
       bend_(bend_of(problem.activation)),
       warp_(remembered_facts(device_.ordinal).warp),
       multiprocessors_(remembered_facts(device_.ordinal).multiprocessors),
-      fault_(fault_record(device_.ordinal)),
+      fault_(prepare_device(device_.ordinal)),
       pieces_(problem.sizes, problem.experts) {
   const CurrentDevice current(device_.ordinal);
   weights_.emplace(layout_, sizes_, experts_);

@@ -74,21 +74,21 @@ void launch_plan(const PlanArgs& args, int32_t warp, Stream stream) {
   const auto bytes = static_cast<uint32_t>((warps * experts + warps + 1) * 4);
   with_warp(warp, [&](auto width) {
     constexpr int kWidth = decltype(width)::value;
-    if (blocks == 1) return launch(plan_in_one<kWidth>, Grid{}, threads, bytes, stream, work);
+    if (blocks == 1) return launch<plan_in_one<kWidth>>(Grid{}, threads, bytes, stream, work);
     const Grid grid = {static_cast<unsigned>(blocks), 1};
-    launch(plan_count<kWidth>, grid, threads, bytes, stream, work);
+    launch<plan_count<kWidth>>(grid, threads, bytes, stream, work);
     const auto scan_threads = static_cast<int>(least(ratio_up(experts, warp) * warp, 1024));
-    launch(plan_scan<kWidth>, Grid{}, scan_threads, uint32_t{4 * 64}, stream, work,
-           static_cast<int>(blocks));
-    launch(plan_scatter<kWidth>, grid, threads, bytes, stream, work);
+    launch<plan_scan<kWidth>>(Grid{}, scan_threads, uint32_t{4 * 64}, stream, work,
+                              static_cast<int>(blocks));
+    launch<plan_scatter<kWidth>>(grid, threads, bytes, stream, work);
   });
 }
 
 void launch_plan_of_one(int64_t tokens, int32_t item_rows, const PlanView& view, Stream stream) {
   constexpr int kThreads = 128;
   const int64_t blocks = least(ratio_up(ratio_up(tokens, item_rows), kThreads), 64);
-  launch(plan_of_one, Grid{static_cast<unsigned>(blocks), 1}, kThreads, uint32_t{0}, stream, view,
-         tokens, item_rows);
+  launch<plan_of_one>(Grid{static_cast<unsigned>(blocks), 1}, kThreads, uint32_t{0}, stream, view,
+                      tokens, item_rows);
 }
 
 }  // namespace moert::gpu

@@ -25,12 +25,12 @@ template <int W, Number N>
 void launch_of(const RowsArgs& args, int threads, Stream stream) {
   const Grid grid = {static_cast<unsigned>(args.rows), 1};
   if (!args.rule.quantises())
-    launch(convert_rows<N>, grid, threads, uint32_t{0}, stream, args);
+    launch<convert_rows<N>>(grid, threads, uint32_t{0}, stream, args);
   else if (args.rule.group == 0)
-    launch(quantise_rows<W, N>, grid, threads, static_cast<uint32_t>(threads / W * 4), stream,
-           args);
+    launch<quantise_rows<W, N>>(grid, threads, static_cast<uint32_t>(threads / W * 4), stream,
+                                args);
   else
-    launch(quantise_groups<W, N>, grid, threads, uint32_t{0}, stream, args, team_of(args.rule, W));
+    launch<quantise_groups<W, N>>(grid, threads, uint32_t{0}, stream, args, team_of(args.rule, W));
 }
 
 }  // namespace

@@ -97,9 +97,9 @@ void launch_dense_tile(Stream stream, const FloatRows& rows, const RowNorm& norm
                        const DenseMatrix& matrix, const Finish& finish) {
   const int64_t tiles = (matrix.rows + kOut - 1) / kOut;
   const int64_t blocks = (rows.tokens + kTokens - 1) / kTokens * tiles;
-  launch(dense<W, kTokens, kOut, Matrix, Finish>, Grid{static_cast<unsigned>(blocks), 1},
-         kDenseThreads, add_block_bytes<W>(kDenseThreads, kTokens * kOut), stream, rows, norm,
-         matrix, finish);
+  launch<dense<W, kTokens, kOut, Matrix, Finish>>(
+      Grid{static_cast<unsigned>(blocks), 1}, kDenseThreads,
+      add_block_bytes<W>(kDenseThreads, kTokens * kOut), stream, rows, norm, matrix, finish);
 }
 
 // Enqueues finish(t, r, sum of rows[t] x matrix[r]) for all t and r. Small batches want as many blocks as there are;

@@ -14,8 +14,9 @@ void launch_route(int warp, uint32_t shared_bytes, void* stream, const RouteArgs
   const int64_t tokens = room < 1 ? 1 : room > 4 ? 4 : room;
   with_warp(warp, [&](auto width) {
     constexpr int W = decltype(width)::value;
-    launch(router::route<W>, Grid{static_cast<unsigned>((args.tokens + tokens - 1) / tokens), 1},
-           static_cast<int>(tokens) * W, static_cast<uint32_t>(tokens * state), stream, args);
+    launch<router::route<W>>(Grid{static_cast<unsigned>((args.tokens + tokens - 1) / tokens), 1},
+                             static_cast<int>(tokens) * W, static_cast<uint32_t>(tokens * state),
+                             stream, args);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "../dense/factors.hpp"
 #include "../experts/arena.hpp"
+#include "../prepare.hpp"
 #include "../runtime.hpp"
 #include "../tensors.hpp"
 #include "simulated.hpp"
@@ -80,7 +81,7 @@ GpuRouter::GpuRouter(const Host&, const moert_routing_t& routing, const Options&
       warp_(remembered_facts(routing.device.ordinal).warp),
       shared_bytes_(remembered_facts(routing.device.ordinal).shared_bytes),
       tensors_(routing, rule_),
-      fault_(fault_record(routing.device.ordinal)) {
+      fault_(prepare_device(routing.device.ordinal)) {
   options.allow({});
   if (rule_.method == Method::simulated)
     log_p_ = DeviceMemory(device_.ordinal, log_probabilities(rule_));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../dense/numbers.hpp"
+#include "../prepare.hpp"
 #include "../runtime.hpp"
 #include "../tensors.hpp"
 #include "call_part.hpp"
@@ -85,6 +86,7 @@ GpuRunner::GpuRunner(const Host&, const moert_moe_layer_t& layer, const moert_mo
     throw PluginError(MOERT_INVALID_ARGUMENT, "a modular runner needs a router and routed experts");
   if ((layer.shared != nullptr) != (parts->shared != nullptr))
     throw PluginError(MOERT_INVALID_ARGUMENT, "shared experts: the layer and the parts disagree");
+  prepare_device(device_.ordinal);
   counts_.fill(0);
   parts_ = intake(parts);
 }

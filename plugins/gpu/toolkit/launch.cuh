@@ -9,14 +9,24 @@
 
 namespace moert::gpu {
 
+template <auto kKernel, class Pointer = decltype(kKernel)>
+struct Launch;
+
 // The kernel alone says which types its arguments have.
-template <class... P>
-void launch(void (*kernel)(P...), Grid grid, int threads, uint32_t shared_bytes, Stream stream,
-            std::common_type_t<P>... arguments) {
+template <auto kKernel, class... P>
+struct Launch<kKernel, void (*)(P...)> {
   static_assert((std::is_trivially_copyable_v<P> && ...), "arguments are copied as bytes");
-  void* addresses[] = {&arguments..., nullptr};
-  enqueue(reinterpret_cast<const void*>(kernel), grid.x, grid.y, threads, shared_bytes, stream,
-          addresses);
+  static inline const LaunchedKernel kernel{reinterpret_cast<const void*>(kKernel)};
+
+  static void run(Grid grid, int threads, uint32_t shared_bytes, Stream stream, P... arguments) {
+    void* addresses[] = {&arguments..., nullptr};
+    enqueue(kernel, grid.x, grid.y, threads, shared_bytes, stream, addresses);
+  }
+};
+
+template <auto kKernel, class... A>
+void launch(Grid grid, int threads, uint32_t shared_bytes, Stream stream, const A&... arguments) {
+  Launch<kKernel>::run(grid, threads, shared_bytes, stream, arguments...);
 }
 
 }  // namespace moert::gpu

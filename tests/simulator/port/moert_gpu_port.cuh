@@ -8,6 +8,7 @@
 #include <tuple>
 #include <type_traits>
 
+#include "../../../plugins/gpu/launched.hpp"
 #include "../engine.hpp"
 #include "../instructions.hpp"
 
@@ -31,8 +32,9 @@ struct Work {
   std::shared_ptr<const void> arguments;
 };
 
-// Puts it into a stream. Throws PluginError for what a toolkit would refuse.
-void enqueue(void* stream, Work work);
+// Puts it into a stream. Throws PluginError for what a toolkit would refuse, and for a kernel that load_kernels has not
+// loaded on the device.
+void enqueue(void* stream, const gpu::LaunchedKernel& kernel, Work work);
 
 template <class... P>
 Work work_of(void (*kernel)(P...), gpu::Grid grid, int threads, uint32_t shared_bytes, Site at,
@@ -221,11 +223,24 @@ struct LaunchStream {
 };
 }  // namespace detail
 
-template <class... P>
-void launch(void (*kernel)(P...), Grid grid, int threads, uint32_t shared_bytes,
-            detail::LaunchStream stream, P... arguments) {
-  sim::enqueue(stream.stream,
-               sim::work_of(kernel, grid, threads, shared_bytes, stream.at, arguments...));
+template <auto kKernel, class Pointer = decltype(kKernel)>
+struct Launch;
+
+template <auto kKernel, class... P>
+struct Launch<kKernel, void (*)(P...)> {
+  static inline const LaunchedKernel kernel{reinterpret_cast<const void*>(kKernel)};
+
+  static void run(Grid grid, int threads, uint32_t shared_bytes, const detail::LaunchStream& stream,
+                  P... arguments) {
+    sim::enqueue(stream.stream, kernel,
+                 sim::work_of(kKernel, grid, threads, shared_bytes, stream.at, arguments...));
+  }
+};
+
+template <auto kKernel, class... A>
+void launch(Grid grid, int threads, uint32_t shared_bytes, detail::LaunchStream stream,
+            const A&... arguments) {
+  Launch<kKernel>::run(grid, threads, shared_bytes, stream, arguments...);
 }
 
 }  // namespace moert::gpu
