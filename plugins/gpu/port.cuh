@@ -35,9 +35,11 @@
 //   The raw matrix instructions that the backend's layouts use (tile/layouts.cuh says which).
 //
 // Host side, in files that hold kernels:
-//   template <auto kKernel> void launch(Grid grid, int threads, uint32_t shared_bytes, Stream stream, arguments...);
+//   template <auto kKernel> void launch(Grid grid, int threads, uint32_t shared_bytes, LaunchStream, arguments...);
 //     Enqueues kKernel(arguments...). Throws PluginError with the toolkit's number. Every kernel that some launch names
 //     is in the list of launched.hpp; load_kernels (runtime.hpp) comes before the first launch on a device.
+//   LaunchStream                            a Stream becomes one
+//   int64_t most_grid_threads();            blocks times threads along x; kernels/pieces.cuh cuts larger grids
 #pragma once
 
 #include <cstddef>

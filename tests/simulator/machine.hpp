@@ -39,7 +39,8 @@ class Machine : public testing::Test {
 
  private:
   static void clear() {
-    for (const char* variable : {"MOERT_SIM_DEVICES", "MOERT_SIM_MEMORY_MB", "MOERT_SIM_LAYOUT"})
+    for (const char* variable :
+         {"MOERT_SIM_DEVICES", "MOERT_SIM_MEMORY_MB", "MOERT_SIM_GRID_THREADS", "MOERT_SIM_LAYOUT"})
       unsetenv(variable);
     read_environment_again();
   }

@@ -68,6 +68,10 @@ void check_launch(World& world, const StreamState& stream, const KernelCall& cal
             " blocks";
   else if (call.threads == 0 || call.threads > 1024 || call.threads % MOERT_SIM_WARP != 0)
     wrong = "blocks of " + std::to_string(call.threads) + " threads";
+  else if (uint64_t{call.blocks_x} * call.threads > world.settings().grid_threads)
+    wrong = std::to_string(call.blocks_x) + " blocks of " + std::to_string(call.threads) +
+            " threads, where a grid has " + std::to_string(world.settings().grid_threads) +
+            " threads along x at most,";
   else if (call.shared_bytes > facts.shared_bytes)
     wrong = std::to_string(call.shared_bytes) + " bytes of shared memory, of which there are " +
             std::to_string(facts.shared_bytes) + ",";
@@ -91,6 +95,12 @@ void read_environment_again() {
   const std::string left = world.leaks();
   if (!left.empty()) stop_process("the environment may not change while there is\n" + left);
   world.forget_settings();
+}
+
+int64_t most_grid_threads() {
+  World& world = World::get();
+  const auto lock = world.lock();
+  return static_cast<int64_t>(world.settings().grid_threads);
 }
 
 void enqueue(void* handle, const gpu::LaunchedKernel& kernel, Work work) {

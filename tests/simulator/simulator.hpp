@@ -10,7 +10,7 @@ namespace moert::sim {
 // With MOERT_SIM_LEAKS=1 the end of the process prints it, and aborts.
 std::string leaks();
 
-// Forgets MOERT_SIM_DEVICES, _MEMORY_MB and _LAYOUT, which are read once, and which kernels are loaded. Nothing may be
+// Forgets MOERT_SIM_DEVICES, _MEMORY_MB, _GRID_THREADS and _LAYOUT, which are read once, and which kernels are loaded. Nothing may be
 // left on the devices.
 void read_environment_again();
 

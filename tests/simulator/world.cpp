@@ -10,14 +10,16 @@
 namespace moert::sim {
 namespace {
 
-uint64_t number_from(const char* variable, uint64_t fallback, uint64_t most) {
+uint64_t number_from(const char* variable, uint64_t fallback, uint64_t most, uint64_t least = 0) {
   const char* text = std::getenv(variable);
   if (text == nullptr || *text == '\0') return fallback;
   char* end = nullptr;
   const uint64_t value = std::strtoull(text, &end, 10);
-  if (*text < '0' || *text > '9' || *end != '\0' || value > most)
+  if (*text < '0' || *text > '9' || *end != '\0' || value > most || value < least)
     fail(MOERT_INVALID_ARGUMENT, kInvalidValue,
-         std::string(variable) + "='" + text + "' is not a number up to " + std::to_string(most));
+         std::string(variable) + "='" + text + "' is not a number " +
+             (least == 0 ? "" : "from " + std::to_string(least) + " ") + "up to " +
+             std::to_string(most));
   return value;
 }
 
@@ -71,6 +73,7 @@ const Settings& World::settings() {
   auto read = std::make_unique<Settings>();
   read->devices = static_cast<int32_t>(number_from("MOERT_SIM_DEVICES", 2, 64));
   read->memory = number_from("MOERT_SIM_MEMORY_MB", 4096, uint64_t{1} << 24) << 20;
+  read->grid_threads = number_from("MOERT_SIM_GRID_THREADS", 0xffffffff, 0xffffffff, 64);
   read->layout = layout_from_environment();
   settings_ = std::move(read);
   used_.resize(static_cast<size_t>(settings_->devices));

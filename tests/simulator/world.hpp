@@ -86,6 +86,7 @@ struct Capture {
 struct Settings {
   int32_t devices = 2;
   uint64_t memory = 0;
+  uint64_t grid_threads = 0;  // most along x
   gpu::LayoutId layout = gpu::LayoutId::nv;
 };
 

@@ -4,6 +4,7 @@
 #include "gemm_mx.hpp"
 
 #include "../../gpu/kernels/gemm_mx.cuh"
+#include "../../gpu/kernels/pieces.cuh"
 #include "tcgen05.cuh"
 
 namespace moert::gpu {
@@ -118,10 +119,11 @@ MOERT_DEVICE void finish_columns(const GemmArgs& args, const Item& item, int pan
 }
 
 // Block (x, y): item x, eight panels from 8y on.
-MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void gemm_mx_tile(GemmArgs args) {
-  if (block_x() >= *args.n_items) return;
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void gemm_mx_tile(int64_t first_item, GemmArgs args) {
+  const int64_t number = first_item + block_x();
+  if (number >= *args.n_items) return;
   const Projection& w = args.weights;
-  const Item item = args.items[block_x()];
+  const Item item = args.items[number];
   const int panel = block_y() * kPanelsOfTile;
   const int units = w.chunks / F::kShape.unit_chunks;
   const Tile tile = {
@@ -166,8 +168,7 @@ MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void gemm_mx_tile(GemmArgs args) {
 
 void launch_mx_tile(const GemmLaunch& go, const GemmArgs& args) {
   const int groups = (args.weights.panels + kPanelsOfTile - 1) / kPanelsOfTile;
-  launch<gemm_mx_tile>(Grid{static_cast<unsigned>(go.most_items), static_cast<unsigned>(groups)},
-                       kThreads, kShared, go.stream, args);
+  launch_blocks<gemm_mx_tile>({go.most_items, groups}, kThreads, kShared, go.stream, args);
 }
 
 }  // namespace moert::gpu

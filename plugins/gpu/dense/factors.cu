@@ -10,8 +10,8 @@ namespace {
 
 // A block for each row.
 template <int W>
-MOERT_KERNEL MOERT_BOUNDS(kDenseThreads, 1) void row_factors(FactorsArgs args) {
-  const int64_t t = block_x();
+MOERT_KERNEL MOERT_BOUNDS(kDenseThreads, 1) void row_factors(int64_t first, FactorsArgs args) {
+  const int64_t t = first + block_x();
   double squares[1] = {};
   for (int64_t c = thread(); c < args.rows.cols; c += kDenseThreads) {
     const double x = floats::number(args.rows, t, c);
@@ -28,8 +28,8 @@ void launch_row_factors(int warp, void* stream, const FactorsArgs& args) {
   if (args.rows.tokens == 0) return;
   with_warp(warp, [&](auto width) {
     constexpr int W = decltype(width)::value;
-    launch<row_factors<W>>(Grid{static_cast<unsigned>(args.rows.tokens), 1}, kDenseThreads,
-                           add_block_bytes<W>(kDenseThreads, 1), stream, args);
+    launch_blocks<row_factors<W>>({args.rows.tokens}, kDenseThreads,
+                                  add_block_bytes<W>(kDenseThreads, 1), stream, args);
   });
 }
 

@@ -3,6 +3,7 @@
 #include "combine.hpp"
 
 #include "../kernels/combine.cuh"
+#include "../kernels/pieces.cuh"
 #include "../kernels/widths.cuh"
 
 namespace moert::gpu {
@@ -15,25 +16,24 @@ int64_t ratio_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 template <int W, Number N>
 void launch_gate(const GateArgs& args, Stream stream) {
   constexpr int kWarps = 4;
-  const Grid grid = {static_cast<unsigned>(ratio_up(args.tokens, kWarps)), 1};
-  launch<sigmoid_gate<W, N>>(grid, kWarps * W, uint32_t{0}, stream, args);
+  launch_blocks<sigmoid_gate<W, N>>({ratio_up(args.tokens, kWarps)}, kWarps * W, uint32_t{0},
+                                    stream, args);
 }
 
 }  // namespace
 
 void launch_combine(const CombineArgs& args, Stream stream) {
   const int64_t eights = ratio_up(args.cols, kEight);
-  const Grid grid = {static_cast<unsigned>(args.tokens),
-                     static_cast<unsigned>(ratio_up(eights, kThreads))};
+  const Blocks blocks = {args.tokens, ratio_up(eights, kThreads)};
   // Whole warps of either width.
   const auto threads = static_cast<int>(eights < kThreads ? ratio_up(eights, 64) * 64 : kThreads);
   switch (args.out.number) {
     case Number::f32:
-      return launch<combine_slots<Number::f32>>(grid, threads, uint32_t{0}, stream, args);
+      return launch_blocks<combine_slots<Number::f32>>(blocks, threads, uint32_t{0}, stream, args);
     case Number::bf16:
-      return launch<combine_slots<Number::bf16>>(grid, threads, uint32_t{0}, stream, args);
+      return launch_blocks<combine_slots<Number::bf16>>(blocks, threads, uint32_t{0}, stream, args);
     case Number::f16:
-      return launch<combine_slots<Number::f16>>(grid, threads, uint32_t{0}, stream, args);
+      return launch_blocks<combine_slots<Number::f16>>(blocks, threads, uint32_t{0}, stream, args);
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../kernels/gemm_blocks.cuh"
+#include "../kernels/pieces.cuh"
 #include "gemm_codecs.hpp"
 
 namespace moert::gpu {
@@ -11,8 +12,7 @@ template <class L, Codec kCodec, int kPanels>
 void launch_panels(const GemmLaunch& go, const GemmArgs& args) {
   using T = BlockTile<L, kCodec>;
   const int writers = args.weights.panels / kPanels;
-  const Grid stream{static_cast<unsigned>(go.most_items),
-                    static_cast<unsigned>((writers + kStreamWarps - 1) / kStreamWarps)};
+  const Blocks stream = {go.most_items, (writers + kStreamWarps - 1) / kStreamWarps};
   constexpr int kThreads = kStreamWarps * L::kWarp;
   // Sums of f32 are the slow way in any case.
   if constexpr (kCodec != Codec::f32) {
@@ -24,9 +24,10 @@ void launch_panels(const GemmLaunch& go, const GemmArgs& args) {
                                                      T::kThreads, T::kShared, go.stream, args);
     }
     if (go.tiling == Tiling::wide)
-      return launch<gemm_stream<L, kCodec, kPanels, kWide>>(stream, kThreads, 0, go.stream, args);
+      return launch_blocks<gemm_stream<L, kCodec, kPanels, kWide>>(stream, kThreads, 0, go.stream,
+                                                                   args);
   }
-  launch<gemm_stream<L, kCodec, kPanels, 1>>(stream, kThreads, 0, go.stream, args);
+  launch_blocks<gemm_stream<L, kCodec, kPanels, 1>>(stream, kThreads, 0, go.stream, args);
 }
 
 template <class L, Codec kCodec>

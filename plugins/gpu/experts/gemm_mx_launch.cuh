@@ -3,6 +3,7 @@
 #pragma once
 
 #include "../kernels/gemm_mx.cuh"
+#include "../kernels/pieces.cuh"
 #include "gemm_mx.hpp"
 
 namespace moert::gpu {
@@ -11,9 +12,9 @@ template <class X, int kPanels>
 void launch_mx_panels(const GemmLaunch& go, const GemmArgs& args) {
   using L = typename X::L;
   const int writers = args.weights.panels / kPanels;
-  const Grid grid{static_cast<unsigned>(go.most_items),
-                  static_cast<unsigned>((writers + kStreamWarps - 1) / kStreamWarps)};
-  launch<gemm_mx<X, kPanels, 32 / L::kCols>>(grid, kStreamWarps * L::kWarp, 0, go.stream, args);
+  const Blocks blocks = {go.most_items, (writers + kStreamWarps - 1) / kStreamWarps};
+  launch_blocks<gemm_mx<X, kPanels, 32 / L::kCols>>(blocks, kStreamWarps * L::kWarp, 0, go.stream,
+                                                    args);
 }
 
 template <class X>

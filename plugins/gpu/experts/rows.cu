@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rows.hpp"
 
+#include "../kernels/pieces.cuh"
 #include "../kernels/rows.cuh"
 #include "../kernels/widths.cuh"
 
@@ -23,14 +24,15 @@ int threads_of(int64_t padded, int32_t warp) {
 
 template <int W, Number N>
 void launch_of(const RowsArgs& args, int threads, Stream stream) {
-  const Grid grid = {static_cast<unsigned>(args.rows), 1};
+  const Blocks blocks = {args.rows};
   if (!args.rule.quantises())
-    launch<convert_rows<N>>(grid, threads, uint32_t{0}, stream, args);
+    launch_blocks<convert_rows<N>>(blocks, threads, uint32_t{0}, stream, args);
   else if (args.rule.group == 0)
-    launch<quantise_rows<W, N>>(grid, threads, static_cast<uint32_t>(threads / W * 4), stream,
-                                args);
+    launch_blocks<quantise_rows<W, N>>(blocks, threads, static_cast<uint32_t>(threads / W * 4),
+                                       stream, args);
   else
-    launch<quantise_groups<W, N>>(grid, threads, uint32_t{0}, stream, args, team_of(args.rule, W));
+    launch_blocks<quantise_groups<W, N>>(blocks, threads, uint32_t{0}, stream, args,
+                                         team_of(args.rule, W));
 }
 
 }  // namespace

@@ -18,9 +18,9 @@ MOERT_DEVICE unsigned char* place_of(const StepPlaces& places, int64_t t, uint32
 }
 
 // Rows are multiples of 8 bytes.
-MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void start_rows(StepPlaces places, uint32_t row_bytes,
-                                                       unsigned char* ring) {
-  const int64_t t = static_cast<int64_t>(block_x()) * threads() + thread();
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void start_rows(int64_t first, StepPlaces places,
+                                                       uint32_t row_bytes, unsigned char* ring) {
+  const int64_t t = (first + block_x()) * threads() + thread();
   auto* row = reinterpret_cast<uint64_t*>(place_of(places, t, row_bytes, ring));
   if (row == nullptr) return;
   for (uint32_t i = 0; i < row_bytes / 8; ++i) row[i] = 0;
@@ -55,8 +55,8 @@ MOERT_DEVICE bool has_experts(const RecordArgs& args, int64_t t) {
   return !wrong;
 }
 
-MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void record(RecordArgs args) {
-  const int64_t t = static_cast<int64_t>(block_x()) * threads() + thread();
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void record(int64_t first, RecordArgs args) {
+  const int64_t t = (first + block_x()) * threads() + thread();
   if (t >= args.rows) return;
   const RowPart& part = args.part;
   unsigned char* row = place_of(args.places, t, part.row_bytes, args.ring);

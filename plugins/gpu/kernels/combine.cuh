@@ -9,8 +9,8 @@ namespace moert::gpu {
 
 // Block x is a token, block y eight columns for each of its threads.
 template <Number N>
-MOERT_KERNEL MOERT_BOUNDS(256, 1) void combine_slots(CombineArgs args) {
-  const int64_t token = block_x();
+MOERT_KERNEL MOERT_BOUNDS(256, 1) void combine_slots(int64_t first_token, CombineArgs args) {
+  const int64_t token = first_token + block_x();
   const int64_t first = (static_cast<int64_t>(block_y()) * threads() + thread()) * kEight;
   if (first >= args.cols) return;
   float sum[kEight] = {};
@@ -37,8 +37,8 @@ MOERT_KERNEL MOERT_BOUNDS(256, 1) void combine_slots(CombineArgs args) {
 
 // One warp for a token. Every lane sums its columns in order, then lanes are added in pairs.
 template <int W, Number N>
-MOERT_KERNEL void sigmoid_gate(GateArgs args) {
-  const int64_t token = static_cast<int64_t>(block_x()) * (threads() / W) + thread() / W;
+MOERT_KERNEL void sigmoid_gate(int64_t first, GateArgs args) {
+  const int64_t token = (first + block_x()) * (threads() / W) + thread() / W;
   if (token >= args.tokens) return;
   const SourceRow<N> row = SourceRow<N>::of(args.rows, token, args.cols);
   double sum = 0;

@@ -10,6 +10,7 @@
 
 #include "floats.cuh"
 #include "lanes.cuh"
+#include "pieces.cuh"
 
 namespace moert::gpu {
 
@@ -47,11 +48,11 @@ struct F64Matrix {
 
 // Block b: kTokens rows of the batch and kOut rows of the matrix. finish(t, r, sum) is called once for each of them.
 template <int W, int kTokens, int kOut, class Matrix, class Finish>
-MOERT_KERNEL MOERT_BOUNDS(kDenseThreads, 2) void dense(FloatRows rows, RowNorm norm,
+MOERT_KERNEL MOERT_BOUNDS(kDenseThreads, 2) void dense(int64_t first, FloatRows rows, RowNorm norm,
                                                        DenseMatrix matrix, Finish finish) {
   const int64_t tiles = (matrix.rows + kOut - 1) / kOut;
-  const int64_t first_token = block_x() / tiles * kTokens;
-  const int64_t first_row = block_x() % tiles * kOut;
+  const int64_t block = first + block_x();
+  const int64_t first_token = block / tiles * kTokens, first_row = block % tiles * kOut;
   const auto token = [&](int i) {  // those behind the end read the last row, and are not written
     return first_token + i < rows.tokens ? first_token + i : rows.tokens - 1;
   };
@@ -97,9 +98,9 @@ void launch_dense_tile(Stream stream, const FloatRows& rows, const RowNorm& norm
                        const DenseMatrix& matrix, const Finish& finish) {
   const int64_t tiles = (matrix.rows + kOut - 1) / kOut;
   const int64_t blocks = (rows.tokens + kTokens - 1) / kTokens * tiles;
-  launch<dense<W, kTokens, kOut, Matrix, Finish>>(
-      Grid{static_cast<unsigned>(blocks), 1}, kDenseThreads,
-      add_block_bytes<W>(kDenseThreads, kTokens * kOut), stream, rows, norm, matrix, finish);
+  launch_blocks<dense<W, kTokens, kOut, Matrix, Finish>>(
+      {blocks}, kDenseThreads, add_block_bytes<W>(kDenseThreads, kTokens * kOut), stream, rows,
+      norm, matrix, finish);
 }
 
 // Enqueues finish(t, r, sum of rows[t] x matrix[r]) for all t and r. Small batches want as many blocks as there are;

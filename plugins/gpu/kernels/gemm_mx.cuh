@@ -46,18 +46,20 @@ MOERT_DEVICE uint32_t e8m0_of(float scale) { return bits_of_float(scale) >> 23 &
 // C of kPanels panels (1, or gate and up) and the positions of an item, kTiles * kCols at a time. Block (x, y): item x,
 // panels of kStreamWarps warps from y on. Rows that an item does not have are those of its first position.
 template <class X, int kPanels, int kTiles>
-MOERT_KERNEL MOERT_BOUNDS(kStreamWarps* X::L::kWarp, 2) void gemm_mx(GemmArgs args) {
+MOERT_KERNEL MOERT_BOUNDS(kStreamWarps* X::L::kWarp, 2) void gemm_mx(int64_t first_item,
+                                                                     GemmArgs args) {
   using L = typename X::L;
   using F = Fragments<L, Codec::mxfp4>;
   constexpr int kUnit = F::kShape.unit_chunks, kProducts = kUnit / X::kChunks;
 
   // Which panels.
-  if (block_x() >= *args.n_items) return;
+  const int64_t number = first_item + block_x();
+  if (number >= *args.n_items) return;
   const Projection& w = args.weights;
   const int lane = thread() % L::kWarp;
   const int panel = block_y() * kStreamWarps + thread() / L::kWarp;
   if (panel * kPanels >= w.panels) return;
-  const Item item = args.items[block_x()];
+  const Item item = args.items[number];
   const int end = item.first + item.rows, units = w.chunks / kUnit;
   const int64_t panel_bytes = int64_t{units} * (F::kShape.words * L::kWarp * 16);
   const unsigned char* codes =

@@ -32,7 +32,8 @@ MOERT_DEVICE void load_rows(const unsigned char* row, int chunk, int lane, typen
 // C of kPanels panels (1, or gate and up) and kTiles * kCols positions. Block (x, y): item x, the panels of kStreamWarps
 // warps from y on. Rows that an item does not have are those of its first position; their sums are not written.
 template <class L, Codec kCodec, int kPanels, int kTiles>
-MOERT_KERNEL MOERT_BOUNDS(kStreamWarps* L::kWarp, 2) void gemm_stream(GemmArgs args) {
+MOERT_KERNEL MOERT_BOUNDS(kStreamWarps* L::kWarp, 2) void gemm_stream(int64_t first_item,
+                                                                      GemmArgs args) {
   using F = Fragments<L, kCodec>;
   constexpr int kUnit = F::kShape.unit_chunks;
   // Words in flight for a lane: enough for a memory's latency, few enough for the registers.
@@ -40,11 +41,12 @@ MOERT_KERNEL MOERT_BOUNDS(kStreamWarps* L::kWarp, 2) void gemm_stream(GemmArgs a
   constexpr int kDepth = kWords <= 2 ? 4 : kWords <= 6 ? 2 : 1;
 
   // Which panels, which rows.
-  if (block_x() >= *args.n_items) return;
+  const int64_t number = first_item + block_x();
+  if (number >= *args.n_items) return;
   const int lane = thread() % L::kWarp;
   const int panel = block_y() * kStreamWarps + thread() / L::kWarp;
   if (panel * kPanels >= args.weights.panels) return;
-  const Item item = args.items[block_x()];
+  const Item item = args.items[number];
   const int end = item.first + item.rows;
   const unsigned char* row[kTiles];
   LaneCols<L> lane_cols[kTiles];

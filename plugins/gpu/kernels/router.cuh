@@ -135,9 +135,9 @@ MOERT_DEVICE State state_of(const Rule& rule, int warp) {
 }
 
 template <int W>
-MOERT_KERNEL MOERT_BOUNDS(4 * W, 1) void route(RouteArgs args) {
+MOERT_KERNEL MOERT_BOUNDS(4 * W, 1) void route(int64_t first, RouteArgs args) {
   const int lane = thread() % W, warp = thread() / W;
-  const int64_t t = static_cast<int64_t>(block_x()) * (threads() / W) + warp;
+  const int64_t t = (first + block_x()) * (threads() / W) + warp;
   if (t >= args.tokens) return;
   const State s = state_of(args.rule, warp);
   const Logits logits = {args.logits.data + t * args.logits.row_stride, args.logits.col_stride};

@@ -66,8 +66,9 @@ MOERT_DEVICE void write_row(const RowsArgs& args, int64_t row, int64_t first, in
 
 // One block for a row.
 template <Number N>
-MOERT_KERNEL MOERT_BOUNDS(256, 1) void convert_rows(RowsArgs args) {
-  const RowOrigin origin = origin_of(args, block_x());
+MOERT_KERNEL MOERT_BOUNDS(256, 1) void convert_rows(int64_t first_row, RowsArgs args) {
+  const int64_t row = first_row + block_x();
+  const RowOrigin origin = origin_of(args, row);
   if (origin.row < 0) return;
   const SourceRow<N> source = SourceRow<N>::of(args.from, origin.row, args.cols);
   const bool scaled = args.weights.data != nullptr;
@@ -75,7 +76,7 @@ MOERT_KERNEL MOERT_BOUNDS(256, 1) void convert_rows(RowsArgs args) {
        c += static_cast<int64_t>(threads()) * kEight) {
     float x[kEight];
     read_scaled<N>(source, c, origin.factor, scaled, x);
-    write_row(args, block_x(), c, kEight, true, x);
+    write_row(args, row, c, kEight, true, x);
   }
 }
 
@@ -105,8 +106,9 @@ MOERT_DEVICE void write_quantised(const RowsArgs& args, const CodeScale& by, int
 
 // One block for a row whose numbers share a scale.
 template <int W, Number N>
-MOERT_KERNEL MOERT_BOUNDS(256, 1) void quantise_rows(RowsArgs args) {
-  const RowOrigin origin = origin_of(args, block_x());
+MOERT_KERNEL MOERT_BOUNDS(256, 1) void quantise_rows(int64_t first_row, RowsArgs args) {
+  const int64_t row = first_row + block_x();
+  const RowOrigin origin = origin_of(args, row);
   if (origin.row < 0) return;
   const SourceRow<N> source = SourceRow<N>::of(args.from, origin.row, args.cols);
   const bool scaled = args.weights.data != nullptr;
@@ -127,17 +129,19 @@ MOERT_KERNEL MOERT_BOUNDS(256, 1) void quantise_rows(RowsArgs args) {
       most = of_warps[warp] > most ? of_warps[warp] : most;
   }
   const CodeScale by = code_scale(args.rule, float_of(most), origin.given);
-  if (args.scales != nullptr && thread() == 0) args.scales[block_x()] = by.scale;
+  if (args.scales != nullptr && thread() == 0) args.scales[row] = by.scale;
   for (int64_t c = begin; c < args.padded; c += step) {
     read_scaled<N>(source, c, origin.factor, scaled, x);
-    write_quantised(args, by, block_x(), c, kEight, true, x);
+    write_quantised(args, by, row, c, kEight, true, x);
   }
 }
 
 // One block for a row, `lanes` lanes for a group of columns: as many as have eight numbers each, or a warp.
 template <int W, Number N>
-MOERT_KERNEL MOERT_BOUNDS(256, 1) void quantise_groups(RowsArgs args, int lanes) {
-  const RowOrigin origin = origin_of(args, block_x());
+MOERT_KERNEL MOERT_BOUNDS(256, 1) void quantise_groups(int64_t first_row, RowsArgs args,
+                                                       int lanes) {
+  const int64_t row = first_row + block_x();
+  const RowOrigin origin = origin_of(args, row);
   if (origin.row < 0) return;
   const SourceRow<N> source = SourceRow<N>::of(args.from, origin.row, args.cols);
   const bool scaled = args.weights.data != nullptr;
@@ -161,10 +165,10 @@ MOERT_KERNEL MOERT_BOUNDS(256, 1) void quantise_groups(RowsArgs args, int lanes)
     most = most_of_lanes<W>(most, lanes);
     const CodeScale by = code_scale(args.rule, float_of(most), origin.given);
     if (args.scales != nullptr && lane == 0 && g < groups)
-      args.scales[static_cast<int64_t>(block_x()) * args.groups + g] = by.scale;
+      args.scales[row * args.groups + g] = by.scale;
     for (int64_t c = first + lane * kEight; c < end; c += lanes * kEight) {
       read_scaled<N>(source, c, origin.factor, scaled, x);
-      write_quantised(args, by, block_x(), c, end - c, aligned, x);
+      write_quantised(args, by, row, c, end - c, aligned, x);
     }
   }
 }

@@ -38,8 +38,8 @@ MOERT_DEVICE int32_t local_id(const ExpertMapView& map, int64_t t, int32_t id) {
 
 // A thread for each token: padded rows lose their ids, so that every later stage leaves them alone; the others are
 // counted.
-MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void slots(SlotsArgs args) {
-  const int64_t t = static_cast<int64_t>(block_x()) * threads() + thread();
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void slots(int64_t first, SlotsArgs args) {
+  const int64_t t = (first + block_x()) * threads() + thread();
   if (t >= args.tokens) return;
   const bool padded = is_padded(args.valid, t);
   double zero = 0;
@@ -85,9 +85,9 @@ struct ToOutput {
 
 // A thread for each number: finish(t, c, number).
 template <class Finish>
-MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void each_number(FloatRows rows, RowNorm norm,
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void each_number(int64_t first, FloatRows rows, RowNorm norm,
                                                         Finish finish) {
-  const int64_t at = static_cast<int64_t>(block_x()) * threads() + thread();
+  const int64_t at = (first + block_x()) * threads() + thread();
   if (at >= rows.tokens * rows.cols) return;
   const int64_t t = at / rows.cols, c = at % rows.cols;
   finish(t, c, normed(rows, norm, t, c));

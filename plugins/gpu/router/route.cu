@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "route.hpp"
 
+#include "../kernels/pieces.cuh"
 #include "../kernels/router.cuh"
 #include "../kernels/widths.cuh"
 
@@ -14,9 +15,9 @@ void launch_route(int warp, uint32_t shared_bytes, void* stream, const RouteArgs
   const int64_t tokens = room < 1 ? 1 : room > 4 ? 4 : room;
   with_warp(warp, [&](auto width) {
     constexpr int W = decltype(width)::value;
-    launch<router::route<W>>(Grid{static_cast<unsigned>((args.tokens + tokens - 1) / tokens), 1},
-                             static_cast<int>(tokens) * W, static_cast<uint32_t>(tokens * state),
-                             stream, args);
+    launch_blocks<router::route<W>>({(args.tokens + tokens - 1) / tokens},
+                                    static_cast<int>(tokens) * W,
+                                    static_cast<uint32_t>(tokens * state), stream, args);
   });
 }
 

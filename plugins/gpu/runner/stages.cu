@@ -9,16 +9,14 @@
 namespace moert::gpu {
 namespace {
 
-Grid grid_of(int64_t work) {
-  return {static_cast<unsigned>((work + runner::kThreads - 1) / runner::kThreads), 1};
-}
+Blocks blocks_of(int64_t work) { return {(work + runner::kThreads - 1) / runner::kThreads}; }
 
 template <class Finish>
 void launch_each(void* stream, const FloatRows& rows, const RowNorm& norm, const Finish& finish) {
   const int64_t numbers = rows.tokens * rows.cols;
   if (numbers == 0) return;
-  launch<runner::each_number<Finish>>(grid_of(numbers), runner::kThreads, uint32_t{0}, stream, rows,
-                                      norm, finish);
+  launch_blocks<runner::each_number<Finish>>(blocks_of(numbers), runner::kThreads, uint32_t{0},
+                                             stream, rows, norm, finish);
 }
 
 }  // namespace
@@ -30,7 +28,7 @@ void launch_router_rows(void* stream, const RouterRowsArgs& args) {
 
 void launch_slots(void* stream, const SlotsArgs& args) {
   if (args.tokens == 0) return;
-  launch<runner::slots>(grid_of(args.tokens), runner::kThreads, uint32_t{0}, stream, args);
+  launch_blocks<runner::slots>(blocks_of(args.tokens), runner::kThreads, uint32_t{0}, stream, args);
 }
 
 void launch_norm_rows(void* stream, const FloatRows& rows, const RowNorm& norm,

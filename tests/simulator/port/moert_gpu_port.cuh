@@ -32,6 +32,9 @@ struct Work {
   std::shared_ptr<const void> arguments;
 };
 
+// Of a grid along x, by MOERT_SIM_GRID_THREADS. Throws PluginError where the environment makes no sense.
+int64_t most_grid_threads();
+
 // Puts it into a stream. Throws PluginError for what a toolkit would refuse, and for a kernel that load_kernels has not
 // loaded on the device.
 void enqueue(void* stream, const gpu::LaunchedKernel& kernel, Work work);
@@ -213,7 +216,6 @@ inline void wmma_16x16x16_bf16(float (&d)[8], const uint32_t (&a)[4], const uint
 }
 constexpr int rdna_row(int lane, int i) { return lane / 16 * 8 + i; }
 
-namespace detail {
 // A stream, and the line at which it is handed in.
 struct LaunchStream {
   template <class S, class = std::enable_if_t<std::is_convertible_v<S, Stream>>>
@@ -221,7 +223,8 @@ struct LaunchStream {
   Stream stream;
   Site at;
 };
-}  // namespace detail
+
+inline int64_t most_grid_threads() { return sim::most_grid_threads(); }
 
 template <auto kKernel, class Pointer = decltype(kKernel)>
 struct Launch;
@@ -230,7 +233,7 @@ template <auto kKernel, class... P>
 struct Launch<kKernel, void (*)(P...)> {
   static inline const LaunchedKernel kernel{reinterpret_cast<const void*>(kKernel)};
 
-  static void run(Grid grid, int threads, uint32_t shared_bytes, const detail::LaunchStream& stream,
+  static void run(Grid grid, int threads, uint32_t shared_bytes, const LaunchStream& stream,
                   P... arguments) {
     sim::enqueue(stream.stream, kernel,
                  sim::work_of(kKernel, grid, threads, shared_bytes, stream.at, arguments...));
@@ -238,7 +241,7 @@ struct Launch<kKernel, void (*)(P...)> {
 };
 
 template <auto kKernel, class... A>
-void launch(Grid grid, int threads, uint32_t shared_bytes, detail::LaunchStream stream,
+void launch(Grid grid, int threads, uint32_t shared_bytes, LaunchStream stream,
             const A&... arguments) {
   Launch<kKernel>::run(grid, threads, shared_bytes, stream, arguments...);
 }
