@@ -23,7 +23,8 @@
 //   unsigned char* shared();                dynamic shared memory, aligned to 128 bytes
 //   T atomic_add(T* p, T v);                int32_t, uint32_t, uint64_t; returns what was there
 //   T atomic_max(T* p, T v);                int32_t, uint32_t
-//   Word16 load16(const void*);             16 aligned bytes of global memory, read-only for the kernel, cached
+//   Word16 load16(const void*);             16 aligned bytes of global memory that the kernel does not write, cached
+//   Word16 load16_plain(const void*);       the same of memory that it may write
 //   Word16 load16_once(const void*);        the same where nobody reads them again soon: not kept in L1
 //   Word8 load8_once(const void*);  uint32_t load4_once(const void*);
 //   void copy16(void* shared, const void* global, bool valid);   16 bytes, asynchronous; zeros if not valid

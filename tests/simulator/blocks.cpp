@@ -28,6 +28,7 @@ void Engine::run_block(unsigned x, unsigned y) {
                      (uint64_t{call_->shared_bytes} << 20) ^ (uint64_t{call_->threads} << 32) ^
                      call_->blocks_x);
   shared_.poison();
+  reads_.clear();
   for (Lane& lane : lanes_) {
     lane.state = State::fresh;
     lane.at = {};
@@ -47,6 +48,7 @@ void Engine::run_block(unsigned x, unsigned y) {
     }
     check_barrier();
   } while (lanes_.front().state == State::at_block);
+  check_reads();
   if (!shared_.intact()) die("a thread wrote outside of the block's shared memory");
 }
 

@@ -91,6 +91,9 @@ void copy16(void* to, const void* from, bool valid, Site at);
 void copy_commit(Site at);
 void copy_wait(unsigned pending, Site at);
 
+// A load of up to 16 bytes for memory that no kernel writes: ends the process where the block writes it.
+void note_read(const void* from, unsigned size, Site at);
+
 // Ends the process if `pointer` is not a multiple of `alignment`.
 void check_aligned(const void* pointer, unsigned alignment, Site at);
 [[noreturn]] void die(const char* what, Site at);

@@ -25,9 +25,9 @@ const char* name(Op op) {
   return "?";
 }
 
-namespace {
-
 std::string text(Site at) { return std::string(at.file) + ":" + std::to_string(at.line); }
+
+namespace {
 
 std::string state_text(const Lane& lane) {
   switch (lane.state) {

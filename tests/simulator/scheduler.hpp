@@ -31,6 +31,14 @@ struct Copy {
   unsigned group;
 };
 
+// What a load for memory that no kernel writes has read.
+struct Read {
+  const void* from;
+  unsigned size;
+  Site at;
+  unsigned char bytes[16];
+};
+
 struct Lane {
   Strand* strand = nullptr;  // NULL: not begun, or done
   State state = State::fresh;
@@ -66,6 +74,7 @@ class Engine {
   Slot* slots(const Warp& warp) {
     return &slots_[(size_t{warp.first} * 2 + size_t{warp.parity} * width())].bytes;
   }
+  void keep(const Read& read) { reads_.push_back(read); }
   Lane& lane() { return lanes_[current.thread]; }
   [[noreturn]] void die(const std::string& what);
 
@@ -77,6 +86,7 @@ class Engine {
   void prepare();
   void run_block(unsigned x, unsigned y);
   void check_barrier();
+  void check_reads();
   void new_order(Warp& warp);
   Lane* next(Warp& warp);
   void complete(Warp& warp);
@@ -89,6 +99,7 @@ class Engine {
   std::vector<Warp> warps_;
   std::vector<unsigned> warp_order_;
   std::vector<AlignedSlot> slots_;
+  std::vector<Read> reads_;  // of the running block
   Guarded shared_;
   std::vector<std::unique_ptr<Strand>> strands_;
   std::vector<Strand*> idle_;
@@ -108,6 +119,7 @@ extern __thread Engine* active __attribute__((tls_model("initial-exec")));
 Engine& running(Site at);
 
 const char* name(Op op);
+std::string text(Site at);
 inline bool same(Site a, Site b) {
   return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }

@@ -15,7 +15,7 @@ using Kernel = void (*)(int32_t*);
 
 // What is said when a kernel runs in two blocks of 64 threads, warps of 32, 64 bytes of shared memory.
 void expect_death(Kernel kernel, const std::string& pattern) {
-  int32_t out[4096] = {};
+  alignas(16) int32_t out[4096] = {};
   EXPECT_DEATH(sim::run_now(32, kernel, {2, 1}, 64, 64, &out[0]), pattern);
 }
 
@@ -123,6 +123,27 @@ TEST(SimulatorMistakes, Alignment) {
       },
       "not a multiple of 4.*test_mistakes");
   expect_death([](int32_t* out) { copy16(shared() + 8, out, false); }, "not a multiple of 16");
+}
+
+constexpr int kRead = __LINE__ + 2;
+void read_and_write(int32_t* out) {
+  const Word16 word = load16(out);
+  sync_block();
+  if (thread() == 0) out[3] = static_cast<int32_t>(word.part[0]) + 1;
+}
+void read_plainly_and_write(int32_t* out) {
+  const Word16 word = load16_plain(out);
+  sync_block();
+  if (thread() == 0) out[3] = static_cast<int32_t>(word.part[0]) + 1;
+}
+
+TEST(SimulatorMistakes, MemoryThatIsWrittenIsReadPlainly) {
+  expect_death(
+      read_and_write,
+      "a block writes memory that it reads by a load for what no kernel writes, .*" + line(kRead));
+  alignas(16) int32_t out[4] = {};
+  sim::run_now(32, read_plainly_and_write, {1, 1}, 32, 0, &out[0]);
+  EXPECT_EQ(out[3], 1);
 }
 
 TEST(SimulatorMistakes, NoKernelRuns) {

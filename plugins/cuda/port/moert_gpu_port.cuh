@@ -108,6 +108,10 @@ MOERT_DEVICE Word16 load16(const void* p) {
       : "l"(__cvta_generic_to_global(p)));
   return v;
 }
+MOERT_DEVICE Word16 load16_plain(const void* p) {
+  const uint4 v = *static_cast<const uint4*>(p);
+  return {{v.x, v.y, v.z, v.w}};
+}
 MOERT_DEVICE Word16 load16_once(const void* p) {
   Word16 v;
   asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

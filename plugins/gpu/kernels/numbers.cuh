@@ -59,18 +59,18 @@ struct Numbers<Number::f32> {
 
 constexpr int kEight = 8;  // numbers that a thread reads or writes at once
 
-// Eight numbers from `from` on, which is aligned to 16 bytes.
+// Eight numbers from `from` on, which is aligned to 16 bytes; the kernel may put others there.
 template <Number N>
 MOERT_DEVICE void load_eight(const typename Numbers<N>::Bits* from, float (&x)[kEight]) {
   if constexpr (N == Number::f32) {
     MOERT_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const Word16 word = load16(from + 4 * half);
+      const Word16 word = load16_plain(from + 4 * half);
       MOERT_UNROLL
       for (int i = 0; i < 4; ++i) x[4 * half + i] = float_of(word.part[i]);
     }
   } else {
-    const Word16 word = load16(from);
+    const Word16 word = load16_plain(from);
     MOERT_UNROLL
     for (int i = 0; i < kEight; ++i)
       x[i] = Numbers<N>::widen(static_cast<uint16_t>(word.part[i / 2] >> i % 2 * 16));

@@ -148,6 +148,7 @@ MOERT_DEVICE Word16 load16(const void* p) {
   const detail::Vector16 v = *detail::global<detail::Vector16>(p);
   return {{v.x, v.y, v.z, v.w}};
 }
+MOERT_DEVICE Word16 load16_plain(const void* p) { return load16(p); }
 MOERT_DEVICE Word16 load16_once(const void* p) {
   const detail::Vector16 v = __builtin_nontemporal_load(detail::global<detail::Vector16>(p));
   return {{v.x, v.y, v.z, v.w}};

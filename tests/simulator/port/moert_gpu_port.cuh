@@ -161,14 +161,23 @@ inline T atomic_max(T* p, T v) {
 
 namespace detail {
 template <class T>
-inline T loaded(const void* from, Site at) {
+inline T plainly_loaded(const void* from, Site at) {
   sim::check_aligned(from, sizeof(T), at);
   T value;
   std::memcpy(&value, from, sizeof value);
   return value;
 }
+template <class T>
+inline T loaded(const void* from, Site at) {
+  const T value = plainly_loaded<T>(from, at);
+  sim::note_read(from, sizeof(T), at);
+  return value;
+}
 }  // namespace detail
 
+inline Word16 load16_plain(const void* from, Site at = Site::here()) {
+  return detail::plainly_loaded<Word16>(from, at);
+}
 inline Word16 load16(const void* from, Site at = Site::here()) {
   return detail::loaded<Word16>(from, at);
 }
