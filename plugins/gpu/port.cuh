@@ -9,6 +9,7 @@
 //   MOERT_CALLED            in front of one that is never inlined
 //   MOERT_BOTH              in front of one that the host may call as well; may be constexpr
 //   MOERT_UNROLL            in front of a loop that must be unrolled
+//   MOERT_ROLL              in front of one that must not be
 //   MOERT_LAYOUTS(X)        calls X(L) for every tile layout of this backend: moert::gpu::LayoutNv, ...
 //
 // Functions, all in moert::gpu. Blocks have one dimension, kernels have dynamic shared memory alone, and a

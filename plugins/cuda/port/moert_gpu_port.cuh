@@ -13,6 +13,7 @@
 #define MOERT_CALLED __device__ __noinline__ inline
 #define MOERT_BOTH __host__ __device__ __forceinline__
 #define MOERT_UNROLL _Pragma("unroll")
+#define MOERT_ROLL _Pragma("unroll 1")
 #define MOERT_LAYOUTS(X) X(LayoutNv)
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800

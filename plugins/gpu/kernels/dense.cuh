@@ -64,7 +64,6 @@ MOERT_KERNEL MOERT_BOUNDS(kDenseThreads, 2) void dense(int64_t first, FloatRows 
   double sums[kTokens * kOut] = {};
   for (int64_t run = thread(); run < matrix.pitch / kRun; run += kDenseThreads) {
     typename Matrix::Number m[kOut][kRun];
-    float x[kTokens][kRun];
     MOERT_UNROLL
     for (int r = 0; r < kOut; ++r) {
       const int64_t row = first_row + r < matrix.rows ? first_row + r : matrix.rows - 1;
@@ -73,14 +72,13 @@ MOERT_KERNEL MOERT_BOUNDS(kDenseThreads, 2) void dense(int64_t first, FloatRows 
                    m[r]);
     }
     MOERT_UNROLL
-    for (int t = 0; t < kTokens; ++t) floats::read_run(rows, token(t), run, x[t]);
-    MOERT_UNROLL
-    for (int i = 0; i < kRun; ++i) {
-      const double weight = norm.weights != nullptr ? norm.weights[run * kRun + i] : 0;
+    for (int t = 0; t < kTokens; ++t) {
+      float x[kRun];
+      floats::read_run(rows, token(t), run, x);
       MOERT_UNROLL
-      for (int t = 0; t < kTokens; ++t) {
-        auto number = static_cast<double>(x[t][i]);
-        if (norm.weights != nullptr) number *= factors[t] * weight;
+      for (int i = 0; i < kRun; ++i) {
+        auto number = static_cast<double>(x[i]);
+        if (norm.weights != nullptr) number *= factors[t] * norm.weights[run * kRun + i];
         MOERT_UNROLL
         for (int r = 0; r < kOut; ++r)
           sums[t * kOut + r] = fma(static_cast<double>(m[r][i]), number, sums[t * kOut + r]);
@@ -108,13 +106,15 @@ void launch_dense_tile(Stream stream, const FloatRows& rows, const RowNorm& norm
 template <int W, class Matrix, class Finish>
 void launch_dense(Stream stream, const FloatRows& rows, const RowNorm& norm,
                   const DenseMatrix& matrix, const Finish& finish) {
+  // Four rows of f64 with their sums are more than a thread's registers.
+  constexpr int kMostOut = sizeof(typename Matrix::Number) == 8 ? 2 : 4;
   if (rows.tokens == 0 || matrix.rows == 0) return;
   if (rows.tokens < 4)
     launch_dense_tile<W, 1, 1, Matrix>(stream, rows, norm, matrix, finish);
   else if (rows.tokens < 32)
     launch_dense_tile<W, 4, 1, Matrix>(stream, rows, norm, matrix, finish);
   else
-    launch_dense_tile<W, 4, 4, Matrix>(stream, rows, norm, matrix, finish);
+    launch_dense_tile<W, 4, kMostOut, Matrix>(stream, rows, norm, matrix, finish);
 }
 
 }  // namespace moert::gpu

@@ -62,13 +62,18 @@ MOERT_DEVICE void set_number(const FloatRows& rows, int64_t t, int64_t c, double
   }
 }
 
-// Run number `run` of row t, of a type up to f32; zeros behind the columns.
+// Run number `run` of row t, of a type up to f32; zeros behind the columns. Numbers that don't lie in runs are read one
+// after another, for side by side their addresses would want more registers than all that is done with them; each goes
+// to its place by choice, since an array that is indexed lies in memory.
 MOERT_DEVICE void read_run(const FloatRows& rows, int64_t t, int64_t run, float (&to)[kRun]) {
   if (!rows.runs) {
     MOERT_UNROLL
-    for (int i = 0; i < kRun; ++i) {
-      const int64_t c = run * kRun + i;
-      to[i] = c < rows.cols ? static_cast<float>(number(rows, t, c)) : 0.0f;
+    for (int i = 0; i < kRun; ++i) to[i] = 0;
+    MOERT_ROLL
+    for (int i = 0; i < kRun && run * kRun + i < rows.cols; ++i) {
+      const auto x = static_cast<float>(number(rows, t, run * kRun + i));
+      MOERT_UNROLL
+      for (int place = 0; place < kRun; ++place) to[place] = place == i ? x : to[place];
     }
     return;
   }

@@ -16,9 +16,8 @@ MOERT_DEVICE void add_lanes(T* v) {
       const bool high = (thread() & kMask) != 0;
       MOERT_UNROLL
       for (int i = 0; i < N / 2; ++i) {
-        const T kept = high ? v[N / 2 + i] : v[i];
-        const T given = high ? v[i] : v[N / 2 + i];
-        v[i] = kept + shuffle_xor<W>(given, kMask);
+        const T one = v[i], other = v[N / 2 + i];  // of two places, a compiler chooses an address
+        v[i] = (high ? other : one) + shuffle_xor<W>(high ? one : other, kMask);
       }
       add_lanes<W, N / 2, kMask / 2>(v);
     } else {

@@ -15,6 +15,7 @@
 #define MOERT_CALLED __attribute__((device, noinline)) inline
 #define MOERT_BOTH __attribute__((host, device, always_inline)) inline
 #define MOERT_UNROLL _Pragma("unroll")
+#define MOERT_ROLL _Pragma("unroll 1")
 #define MOERT_BOUNDS(...)                                                                       \
   __attribute__((amdgpu_flat_work_group_size(1, moert::gpu::detail::most_threads(__VA_ARGS__)), \
                  amdgpu_waves_per_eu(moert::gpu::detail::least_warps(__VA_ARGS__))))

@@ -18,6 +18,7 @@
 #define MOERT_CALLED [[gnu::noinline]] inline
 #define MOERT_BOTH inline
 #define MOERT_UNROLL
+#define MOERT_ROLL
 #if MOERT_SIM_WARP == 64
 #define MOERT_LAYOUTS(X) X(LayoutCdna)
 #else
