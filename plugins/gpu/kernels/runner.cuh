@@ -14,8 +14,8 @@ MOERT_DEVICE bool is_padded(const Strided<const uint8_t>& valid, int64_t t) {
 }
 
 // A thread for each token.
-MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void router_rows(RouterRowsArgs args) {
-  const int64_t t = static_cast<int64_t>(block_x()) * threads() + thread();
+MOERT_KERNEL MOERT_BOUNDS(kThreads, 1) void router_rows(int64_t first, RouterRowsArgs args) {
+  const int64_t t = (first + block_x()) * threads() + thread();
   if (t >= args.tokens) return;
   const bool padded = is_padded(args.valid, t);
   const auto& forced = args.forced;

@@ -23,7 +23,8 @@ void launch_each(void* stream, const FloatRows& rows, const RowNorm& norm, const
 
 void launch_router_rows(void* stream, const RouterRowsArgs& args) {
   if (args.tokens == 0) return;
-  launch(runner::router_rows, grid_of(args.tokens), runner::kThreads, uint32_t{0}, stream, args);
+  launch_blocks<runner::router_rows>(blocks_of(args.tokens), runner::kThreads, uint32_t{0}, stream,
+                                     args);
 }
 
 void launch_slots(void* stream, const SlotsArgs& args) {
