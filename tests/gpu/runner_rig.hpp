@@ -8,14 +8,12 @@
 
 #include "gpu/dense/numbers.hpp"
 #include "gpu/device_array.hpp"
-#include "gpu/kernels/fault.cuh"
-#include "gpu/kernels/floats.cuh"
+#include "gpu/parts/runner_parts.hpp"
 #include "gpu/runner/runner.hpp"
 #include "unit/runtime/pieces.hpp"
 
 namespace moert::gpu {
 
-constexpr int64_t kExperts = 4, kSlots = 2, kVocabulary = 100;
 inline const moert_host_t kNoHost{};
 
 // Token t goes to experts t mod E and (t + 1) mod E with weights 0.75 and 0.25; forced ids win, whatever they are.
@@ -31,8 +29,7 @@ class FixedRouter : public Router {
   void finish() override {}
   void logits(const moert_router_args_t& args) override {
     const auto out = static_cast<float*>(args.logits->data);
-    launch<fill_logits>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native, out,
-                        element_count(*args.logits));
+    launch_fill_logits(args.stream->native, out, element_count(*args.logits));
   }
   void route(const moert_router_args_t& args) override {
     const auto data = [](const moert_tensor_t* given) {
@@ -41,32 +38,8 @@ class FixedRouter : public Router {
     const Told told = {static_cast<const int32_t*>(data(args.forced_ids)),
                        static_cast<const int64_t*>(data(args.token_ids)), args.logits->shape[1],
                        fault_record(args.ids->device.ordinal)};
-    launch<fill_slots>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
-                       static_cast<int32_t*>(args.ids->data),
-                       static_cast<float*>(args.weights->data), told, args.ids->shape[0]);
-  }
-
- private:
-  struct Told {
-    const int32_t* forced;
-    const int64_t* tokens;
-    int64_t experts;
-    Fault* fault;
-  };
-  static void fill_logits(float* logits, int64_t count) {
-    for (int64_t i = thread(); i < count; i += threads()) logits[i] = 7;
-  }
-  static void fill_slots(int32_t* ids, float* weights, Told told, int64_t tokens) {
-    for (int64_t slot = thread(); slot < tokens * kSlots; slot += threads()) {
-      const int64_t t = slot / kSlots, j = slot % kSlots;
-      const bool forced = told.forced != nullptr;
-      ids[slot] = forced ? told.forced[slot] : static_cast<int32_t>((t + j) % kExperts);
-      weights[slot] = j == 0 ? 0.75f : 0.25f;
-      if (ids[slot] < -1 || ids[slot] >= told.experts)
-        report_fault(told.fault, FaultCode::forced_id, t, ids[slot]);
-      if (told.tokens != nullptr && (told.tokens[t] < -1 || told.tokens[t] >= kVocabulary))
-        report_fault(told.fault, FaultCode::token_id, t, told.tokens[t]);
-    }
+    launch_fill_slots(args.stream->native, static_cast<int32_t*>(args.ids->data),
+                      static_cast<float*>(args.weights->data), told, args.ids->shape[0]);
   }
 };
 
@@ -84,23 +57,11 @@ class ScalingExperts : public RoutedExperts {
     const auto rows = [](const moert_tensor_t* t) {
       return float_rows(matrix(t, "rows", {t->dtype}, -1, -1, t->device));
     };
-    launch<scale_rows>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native, rows(args.hidden),
-                       rows(args.out), static_cast<const int32_t*>(args.ids->data),
-                       static_cast<const float*>(args.weights->data));
+    launch_scale_rows(args.stream->native, rows(args.hidden), rows(args.out),
+                      static_cast<const int32_t*>(args.ids->data),
+                      static_cast<const float*>(args.weights->data));
   }
   static inline int alive = 0;
-
- private:
-  static void scale_rows(FloatRows in, FloatRows out, const int32_t* ids, const float* weights) {
-    for (int64_t at = thread(); at < in.tokens * in.cols; at += threads()) {
-      const int64_t t = at / in.cols, c = at % in.cols;
-      double sum = 0;
-      for (int64_t slot = t * kSlots; slot < (t + 1) * kSlots; ++slot)
-        if (ids[slot] >= 0)
-          sum += static_cast<double>(weights[slot]) * (ids[slot] + 1) * floats::number(in, t, c);
-      floats::set_number(out, t, c, sum);
-    }
-  }
 };
 
 // 100 + t in row t.
@@ -112,14 +73,8 @@ class AddingShared : public SharedExperts {
   void load(const moert_piece_t&) override {}
   void finish() override {}
   void forward(const moert_shared_args_t& args) override {
-    launch<fill>(Grid{1, 1}, 64, uint32_t{0}, args.stream->native,
-                 static_cast<float*>(args.out->data), args.out->shape[0], args.out->shape[1]);
-  }
-
- private:
-  static void fill(float* out, int64_t tokens, int64_t cols) {
-    for (int64_t at = thread(); at < tokens * cols; at += threads())
-      out[at] = 100 + static_cast<float>(at / cols);
+    launch_fill_shared(args.stream->native, static_cast<float*>(args.out->data), args.out->shape[0],
+                       args.out->shape[1]);
   }
 };
 
