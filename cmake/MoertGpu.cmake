@@ -76,6 +76,12 @@ function(moert_gpu_plugin name language kind)
   set_target_properties(${target} PROPERTIES LINKER_LANGUAGE CXX SKIP_BUILD_RPATH ON)
 endfunction()
 
+# moert_gpu_add_objects(PLUGIN TARGET): links an object library into the plugin, and into what else is made of its objects.
+function(moert_gpu_add_objects plugin target)
+  target_sources(${plugin} PRIVATE $<TARGET_OBJECTS:${target}>)
+  set_property(TARGET ${plugin} APPEND PROPERTY MOERT_MORE_OBJECTS $<TARGET_OBJECTS:${target}>)
+endfunction()
+
 moert_gpu_wanted(MOERT_WANT_CUDA CUDA)
 if(MOERT_WANT_CUDA)
   include(MoertCuda)
