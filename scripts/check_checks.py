@@ -11,6 +11,8 @@ import check_docs
 import check_layers
 import check_sizes
 import docs_shown
+import mutate_kernels
+import project
 import tidy_batches
 
 PROGRAM = """#!/bin/sh
@@ -284,6 +286,16 @@ class TidyBatches(Tree):
         found = tidy_batches.judge(["a.cpp", "b.cpp"], lambda sources: (1, "/x/a.hpp:1:2: error: it is bad\n"),
                                    lambda source: (1, source))
         self.assertEqual(found, [("a.cpp", 1, "a.cpp"), ("b.cpp", 1, "b.cpp")])
+
+
+class Mutations(unittest.TestCase):
+    """mutate_kernels.py runs seldom; that its texts still stand in the kernels is seen at once."""
+
+    def test_texts_stand_once(self):
+        for mutation in mutate_kernels.MUTATIONS:
+            text = (project.ROOT / "plugins/gpu" / mutation.file).read_text()
+            self.assertEqual(text.count(mutation.text), 1, mutation.name)
+            self.assertNotEqual(mutation.text, mutation.instead, mutation.name)
 
 
 if __name__ == "__main__":
