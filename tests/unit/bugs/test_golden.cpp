@@ -24,7 +24,7 @@ fs::path with_ids(const fs::path& golden, int64_t offset) {
     for (int64_t& id : moved.back()) id += offset;
     writer.add(info.name, MOERT_DTYPE_I64, info.shape, moved.back().data());
   }
-  const fs::path copy = fs::path(testing::TempDir()) / "moert_golden_ids.safetensors";
+  const fs::path copy = fs::path(::testing::TempDir()) / "moert_golden_ids.safetensors";
   writer.write(copy);
   return copy;
 }

@@ -17,7 +17,7 @@ Tiny scalar_expert(float gate, float up, float down) {
   return tiny;
 }
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
 // The scale was applied to the shared experts too.
 TEST(BugLayers, N70_TheRoutedScaleLeavesSharedExpertsAlone) {
@@ -72,12 +72,12 @@ struct ActivationCase {
 TEST(BugLayers, N77_N79_N80_EachActivationIsItsOwn) {
   const double x = 0.7, u = 1.3;
   const std::vector<ActivationCase> cases = {
-      {"silu", 0, 0, 0, x, u, x * sigmoid(x) * u},
-      {"silu", 0, 0, 10, 50, -50, 10 * sigmoid(10) * -10},
+      {"silu", 0, 0, 0, x, u, x * logistic(x) * u},
+      {"silu", 0, 0, 10, 50, -50, 10 * logistic(10) * -10},
       {"gelu", 0, 0, 0, x, u, x / 2 * (1 + std::erf(x / std::sqrt(2.0))) * u},
       {"gelu_tanh", 0, 0, 0, x, u,
        x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))) * u},
-      {"swigluoai", 1.702, 1, 7, 20, 20, 7 * sigmoid(1.702 * 7) * 8},
+      {"swigluoai", 1.702, 1, 7, 20, 20, 7 * logistic(1.702 * 7) * 8},
       {"swiglustep", 0, 0, 7, 20, 20, 49},
   };
   for (const ActivationCase& c : cases) {

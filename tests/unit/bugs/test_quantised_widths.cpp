@@ -10,7 +10,7 @@
 namespace moert::bugs {
 namespace {
 
-constexpr Sizes kSizes{.experts = 2, .top_k = 2, .hidden = 64, .intermediate = 704};
+constexpr Sizes kWideSizes{.experts = 2, .top_k = 2, .hidden = 64, .intermediate = 704};
 
 // A release of 704 columns, per expert or in one tensor for all.
 struct Wide {
@@ -20,7 +20,7 @@ struct Wide {
 };
 
 Wide wide(const std::string& format) {
-  Wide made{Release(qwen3(kSizes)), {}};
+  Wide made{Release(qwen3(kWideSizes)), {}};
   Json& config = made.release.config["quantization_config"];
   if (format == "fp8") config = fp8_config(128, 128);
   if (format == "fp8 of 64") config = fp8_config(64, 64);
@@ -28,13 +28,14 @@ Wide wide(const std::string& format) {
   if (format == "nvfp4") config = {{"quant_method", "modelopt"}, {"quant_algo", "W4A16_NVFP4"}};
   if (format.starts_with("fp8")) made.rows = by_groups_of(format == "fp8" ? 128 : 64, false);
   const int64_t block = format == "fp8" ? 128 : 64;
-  made.experts = put_experts(kSizes, 0, [&](const std::string& module, int64_t rows, int64_t cols) {
-    if (format.starts_with("fp8")) return made.release.fp8(module, rows, cols, {block, block});
-    const bool nv = format == "nvfp4";
-    if (nv) made.release.put_number(module + ".weight_scale_2", {}, 0.25f);
-    return made.release.fp4(module + ".weight", module + ".weight_scale", rows, cols,
-                            nv ? MOERT_DTYPE_F8_E4M3FN : MOERT_DTYPE_U8, nv ? 0.25 : 1);
-  });
+  made.experts =
+      put_experts(kWideSizes, 0, [&](const std::string& module, int64_t rows, int64_t cols) {
+        if (format.starts_with("fp8")) return made.release.fp8(module, rows, cols, {block, block});
+        const bool nv = format == "nvfp4";
+        if (nv) made.release.put_number(module + ".weight_scale_2", {}, 0.25f);
+        return made.release.fp4(module + ".weight", module + ".weight_scale", rows, cols,
+                                nv ? MOERT_DTYPE_F8_E4M3FN : MOERT_DTYPE_U8, nv ? 0.25 : 1);
+      });
   return made;
 }
 
@@ -44,7 +45,7 @@ Wide stacked(const std::string& format) {
   const std::string to = "model.layers.0.mlp.experts.";
   for (const char* end : {"", "_scale_inv"}) {
     std::vector<std::string> pairs, downs;
-    for (int64_t e = 0; e < kSizes.experts; ++e) {
+    for (int64_t e = 0; e < kWideSizes.experts; ++e) {
       pairs.push_back(qwen3_expert(0, e) + "gate_proj.weight" + end);
       pairs.push_back(qwen3_expert(0, e) + "up_proj.weight" + end);
       downs.push_back(qwen3_expert(0, e) + "down_proj.weight" + end);

@@ -61,14 +61,14 @@ Draft draft(const CaptureFolder& folder) {
   return {SafetensorsEdit(path), weights::SafetensorsFile(path).metadata()};
 }
 
-struct Lie {
+struct HostileFile {
   const char* name;
   std::function<void(Draft&)> tell;
   std::vector<std::string> texts;  // that the error holds
   bool sums = true;
 };
 
-const Lie kLies[] = {
+const HostileFile kHostile[] = {
     {"NoFormat", [](Draft& d) { d.metadata.erase("format"); }, {"no capture file"}},
     {"OtherFormat", [](Draft& d) { d.metadata["format"] = "pt"; }, {"no capture file"}},
     {"NewerVersion", [](Draft& d) { d.metadata["version"] = "2"; }, {"written by a newer version"}},
@@ -169,10 +169,10 @@ const Lie kLies[] = {
      {"tensor margins, row 2"}},
 };
 
-class Hostile : public ::testing::TestWithParam<Lie> {};
+class Hostile : public ::testing::TestWithParam<HostileFile> {};
 
 TEST_P(Hostile, IsRefusedAndSaysWhere) {
-  const Lie& lie = GetParam();
+  const HostileFile& lie = GetParam();
   const CaptureFolder folder(std::string("hostile_") + lie.name);
   Draft d = draft(folder);
   lie.tell(d);
@@ -187,7 +187,7 @@ TEST_P(Hostile, IsRefusedAndSaysWhere) {
         << error->what() << "\nexpected: " << text;
 }
 
-INSTANTIATE_TEST_SUITE_P(Lies, Hostile, ::testing::ValuesIn(kLies),
+INSTANTIATE_TEST_SUITE_P(Lies, Hostile, ::testing::ValuesIn(kHostile),
                          [](const auto& param) { return std::string(param.param.name); });
 
 TEST(HostileFiles, TheDraftIsValidAndUnknownEntriesAreNot) {

@@ -15,13 +15,13 @@ using namespace std::string_literals;
 
 // Lengths and CRC-32 of numpy.lib.format.write_array_header_1_0, NumPy 2.4.
 TEST(Npy, HeadersAreNumPys) {
-  struct Case {
+  struct Header {
     NpyHeader header;
     size_t bytes;
     unsigned long crc;
   };
   constexpr int64_t kBig = 1'000'000'000'000'000'000;
-  const Case cases[] = {
+  const Header cases[] = {
       {{"|u1", false, {7}}, 128, 0x8ad2f30a},
       {{"|u1", false, {}}, 128, 0xcf4fe6b8},
       {{"|u1", false, {5, 48, 8}}, 128, 0x68911391},
@@ -30,7 +30,7 @@ TEST(Npy, HeadersAreNumPys) {
       {{"<u2", false, {3, kBig, 100'000'000'000'000, 5}}, 192, 0x7d473efe},
       {{"<u2", false, {3, kBig, 1'000'000'000'000'000, 5}}, 192, 0xaf6e4a9e},
   };
-  for (const Case& c : cases) {
+  for (const Header& c : cases) {
     const std::string text = npy_header(c.header);
     EXPECT_EQ(text.size(), c.bytes);
     EXPECT_EQ(::crc32_z(0, reinterpret_cast<const Bytef*>(text.data()), text.size()), c.crc)

@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <moert/error.hpp>
 
+#include "config/config.hpp"
+
 namespace moert::config::test {
 
 namespace fs = std::filesystem;
@@ -44,6 +46,12 @@ class TempFolder {
 };
 
 inline fs::path source_folder() { return MOERT_SOURCE_DIR; }
+
+// The families that come along.
+inline const Families& shipped() {
+  static const Families families = Families::load({source_folder() / "configs/families"});
+  return families;
+}
 
 inline std::string read_file(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);

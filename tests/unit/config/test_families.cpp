@@ -12,12 +12,7 @@
 namespace moert::config::test {
 namespace {
 
-const Families& shipped() {
-  static const Families families = Families::load({source_folder() / "configs/families"});
-  return families;
-}
-
-spec::Model resolve(const std::string& config) {
+spec::Model resolve_config(const std::string& config) {
   const TempFolder folder;
   folder.write("config.json", config);
   return shipped().resolve(folder.path());
@@ -49,7 +44,7 @@ class PublishedConfigs : public ::testing::TestWithParam<Published> {};
 
 TEST_P(PublishedConfigs, Resolve) {
   const Published& p = GetParam();
-  const spec::Model model = resolve(p.config);
+  const spec::Model model = resolve_config(p.config);
   EXPECT_EQ(model.family, p.family);
   EXPECT_EQ(model.hidden_size, p.hidden);
   EXPECT_EQ(model.num_layers, p.layers);
@@ -157,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(
     case_name<Published>);
 
 TEST(Families, OriginsNameTheKey) {
-  const spec::Model model = resolve(kDeepSeek);
+  const spec::Model model = resolve_config(kDeepSeek);
   EXPECT_EQ(model.origin.at("num_experts"), "config.json: n_routed_experts");
   EXPECT_EQ(model.origin.at("group_score"), "config.json: topk_method");
   EXPECT_EQ(model.origin.at("renormalize_eps"), "family deepseek");
@@ -288,7 +283,7 @@ TEST(Families, SharedAndRouterTensorsHaveTheirNumbers) {
 
 // Multi-token prediction layers come after the model's last; its own layers are never ignored whole.
 TEST(Families, LayersAfterTheLastAreIgnoredOnlyForAModel) {
-  const spec::Model model = resolve(kDeepSeek);
+  const spec::Model model = resolve_config(kDeepSeek);
   const std::string name = ".mlp.experts.3.gate_proj.weight";
   const spec::Tensors rules = shipped().tensors(model);
   EXPECT_TRUE(is_ignored(rules, "model.layers.61" + name));

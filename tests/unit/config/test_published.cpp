@@ -17,11 +17,6 @@ const fs::path& data() {
   return folder;
 }
 
-const Families& shipped() {
-  static const Families families = Families::load({source_folder() / "configs/families"});
-  return families;
-}
-
 std::string ranges(const std::vector<spec::MoELayer>& layers) {
   std::string text;
   for (size_t i = 0; i < layers.size();) {

@@ -10,12 +10,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Families& shipped() {
-  static const Families families = Families::load({source_folder() / "configs/families"});
-  return families;
-}
-
-Json olmoe() {
+Json quantised_olmoe() {
   return {{"model_type", "olmoe"},   {"hidden_act", "silu"},   {"hidden_size", 64},
           {"intermediate_size", 32}, {"num_experts", 8},       {"num_experts_per_tok", 2},
           {"num_hidden_layers", 2},  {"norm_topk_prob", false}};
@@ -42,7 +37,7 @@ std::string text_of(const std::optional<spec::Quantization>& q) {
 std::optional<spec::Quantization> announced(const Json& section,
                                             const std::string& key = "quantization_config") {
   const TempFolder folder;
-  Json config = olmoe();
+  Json config = quantised_olmoe();
   config[key] = section;
   folder.write("config.json", config.dump());
   return shipped().resolve(folder.path()).quantization;
@@ -380,14 +375,14 @@ TEST(Quantization, AWordForTheExpertsWins) {
 // ModelOpt wrote a file of its own, before it wrote into the config.
 TEST(Quantization, AFileBesideTheConfigIsReadWhereTheConfigSaysNothing) {
   const TempFolder folder;
-  folder.write("config.json", olmoe().dump());
+  folder.write("config.json", quantised_olmoe().dump());
   folder.write(
       "hf_quant_config.json",
       R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"NVFP4","kv_cache_quant_algo":"FP8",
                "group_size":16,"exclude_modules":["lm_head","model.layers.*.mlp.gate"]}})");
   EXPECT_EQ(text_of(shipped().resolve(folder.path()).quantization),
             "modelopt\nnvfp4 g16 nvfp4 multiply - <-\nnot lm_head\nnot model.layers.*.mlp.gate");
-  Json config = olmoe();
+  Json config = quantised_olmoe();
   config["quantization_config"] = {{"quant_method", "mxfp4"}};
   folder.write("config.json", config.dump());
   EXPECT_EQ(text_of(shipped().resolve(folder.path()).quantization), "mxfp4\nmxfp4 g32 none - - <-");
@@ -395,7 +390,7 @@ TEST(Quantization, AFileBesideTheConfigIsReadWhereTheConfigSaysNothing) {
 
 TEST(Quantization, AFileBesideTheConfigThatIsWrongIsNamed) {
   const TempFolder folder;
-  folder.write("config.json", olmoe().dump());
+  folder.write("config.json", quantised_olmoe().dump());
   folder.write("hf_quant_config.json", R"({"quantization":{"quant_algo":7}})");
   expect_error(Fault::usage, {"quantization.quant_algo is 7", "hf_quant_config.json"},
                [&] { shipped().resolve(folder.path()); });

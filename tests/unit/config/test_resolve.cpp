@@ -10,11 +10,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-const Families& shipped() {
-  static const Families families = Families::load({source_folder() / "configs/families"});
-  return families;
-}
-
 spec::Model resolve_text(const std::string& config) {
   const TempFolder folder;
   folder.write("config.json", config);

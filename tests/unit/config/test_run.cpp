@@ -7,9 +7,9 @@
 namespace moert::config::test {
 namespace {
 
-const std::string kHead = "apiVersion: moert/v1\nkind: Run\nmetadata: { name: t }\nspec:\n";
+const std::string kRunHead = "apiVersion: moert/v1\nkind: Run\nmetadata: { name: t }\nspec:\n";
 const std::string kSmall =
-    kHead + "  model: { checkpoint: ../ckpt }\n  inputs: { hidden_states: in.safetensors }\n";
+    kRunHead + "  model: { checkpoint: ../ckpt }\n  inputs: { hidden_states: in.safetensors }\n";
 
 spec::Run read(const std::string& text, const std::vector<Override>& overrides = {}) {
   const TempFolder folder;
@@ -283,12 +283,12 @@ INSTANTIATE_TEST_SUITE_P(
         RunFault{"expect_no_file", "  expect: {}\n", {"'spec.expect.file' is missing", ":7:11"}},
         RunFault{"merge_key", "  <<: { device: cpu }\n", {"unknown key '<<'"}},
         RunFault{
-            "no_model", kHead + "  inputs: { hidden_states: x }\n", {"'spec.model' is missing"}},
+            "no_model", kRunHead + "  inputs: { hidden_states: x }\n", {"'spec.model' is missing"}},
         RunFault{"empty_model",
-                 kHead + "  model: {}\n  inputs: { hidden_states: x }\n",
+                 kRunHead + "  model: {}\n  inputs: { hidden_states: x }\n",
                  {"0 entries", "checkpoint, description"}},
         RunFault{"empty_path",
-                 kHead + "  model: { checkpoint: \"\" }\n  inputs: { hidden_states: x }\n",
+                 kRunHead + "  model: { checkpoint: \"\" }\n  inputs: { hidden_states: x }\n",
                  {"empty text"}}),
     case_name<RunFault>);
 

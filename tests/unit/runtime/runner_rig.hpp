@@ -95,7 +95,7 @@ void* make(const moert_host_t* host, const Spec* spec) {
 }
 
 // A runner over the parts above; everything through the C tables.
-class RunnerTest : public testing::Test {
+class RunnerTest : public ::testing::Test {
  protected:
   void build(bool with_shared, double output_scale) {
     ASSERT_EQ(create(with_shared, output_scale), MOERT_OK) << error_.message;

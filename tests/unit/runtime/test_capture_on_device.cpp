@@ -13,7 +13,7 @@ constexpr int64_t kWidth = 6, kTokens = 5;
 constexpr Sizes kSizes{.experts = 8, .top_k = 3, .hidden = kWidth, .intermediate = 5, .layers = 3};
 const std::vector<RowKey> kKeys = {{0, 0}, {0, 1}, {7, 0}, {7, 1}, {7, 2}};
 
-class OnDevice : public testing::Test {
+class OnDevice : public ::testing::Test {
  protected:
   static Session& with_far() {
     static Session it{[] {

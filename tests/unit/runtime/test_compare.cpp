@@ -69,7 +69,7 @@ struct NanCase {
   void (*spoil)(Fixture&);
 };
 
-class CompareNan : public testing::TestWithParam<NanCase> {};
+class CompareNan : public ::testing::TestWithParam<NanCase> {};
 
 TEST_P(CompareNan, NeverPasses) {
   Fixture f;

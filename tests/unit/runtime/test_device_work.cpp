@@ -12,7 +12,7 @@
 namespace moert::runtime {
 namespace {
 
-class DeviceWork : public testing::Test {
+class DeviceWork : public ::testing::Test {
  protected:
   static SessionOptions options() {
     SessionOptions options;

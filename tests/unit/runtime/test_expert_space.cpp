@@ -24,17 +24,17 @@ std::vector<float> numbers(size_t n, uint32_t seed) {
   return values;
 }
 
-using Row = std::vector<double>;
+using SpaceRow = std::vector<double>;
 
-Row times(const std::vector<float>& matrix, const Row& x) {
-  Row y(matrix.size() / x.size());
+SpaceRow times(const std::vector<float>& matrix, const SpaceRow& x) {
+  SpaceRow y(matrix.size() / x.size());
   for (size_t r = 0; r < y.size(); ++r)
     for (size_t c = 0; c < x.size(); ++c)
       y[r] += static_cast<double>(matrix[r * x.size() + c]) * x[c];
   return y;
 }
 
-Row normed(Row x, const std::vector<float>& weight) {
+SpaceRow normed(SpaceRow x, const std::vector<float>& weight) {
   double squares = 0;
   for (const double v : x) squares += v * v;
   const double length = std::sqrt(squares / static_cast<double>(x.size()) + kEps);
@@ -103,7 +103,7 @@ TEST_P(Space, WhatExpertsRead) {
   std::vector<double> scratch(static_cast<size_t>(2 * space.scratch()), NAN);  // of two workers
   space.enter(*rows.tensor(), *inner.tensor(), scratch.data());
   for (int64_t t = 0; t < kTokens; ++t) {
-    Row x(values.begin() + t * kHidden, values.begin() + (t + 1) * kHidden);
+    SpaceRow x(values.begin() + t * kHidden, values.begin() + (t + 1) * kHidden);
     if (has(kLatent)) x = times(down_, x);
     if (has(kIn)) x = normed(x, norm_);
     for (int64_t i = 0; i < width(); ++i) {
@@ -120,12 +120,12 @@ TEST_P(Space, WhatTheyGave) {
   const ExpertSpace space = loaded();
   EXPECT_EQ(space.has_output(), flags_ != 0);
   const std::vector<float> given = numbers(static_cast<size_t>(width()), 6);
-  Row want(given.begin(), given.end());
+  SpaceRow want(given.begin(), given.end());
   if (has(kOut)) want = normed(want, norm_);
   if (has(kLatent)) want = times(up_, want);
   for (size_t h = 0; h < want.size(); ++h)
     want[h] = 1.5 * want[h] + (has(kBias) ? static_cast<double>(bias_[h]) : 0);
-  Row scratch(static_cast<size_t>(width()), NAN), row(kHidden, NAN);
+  SpaceRow scratch(static_cast<size_t>(width()), NAN), row(kHidden, NAN);
   space.leave(given.data(), 1.5, scratch.data(), row.data());
   for (size_t h = 0; h < row.size(); ++h) EXPECT_NEAR(row[h], want[h], 1e-12) << "column " << h;
 }
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 // --- loading ------------------------------------------------------------------------------------
 
-class SpaceLoading : public testing::Test {
+class SpaceLoading : public ::testing::Test {
  protected:
   ExpertSpace space(uint32_t flags, int64_t width = 3, int64_t hidden = 5) {
     problem_.hidden_size = width;
@@ -252,7 +252,7 @@ TEST_F(SpaceLoading, WidthsOfOne) {
   EXPECT_EQ(read_f32(*inner.tensor(), 0), 3 * 1 + 5 * 2);
   const float given = -4;  // its norm is -1, times 2
   it.leave(&given, 1, scratch.data(), out.data());
-  EXPECT_EQ(out, (Row{-14, 2}));
+  EXPECT_EQ(out, (SpaceRow{-14, 2}));
   // A layer of width 1 around wider experts.
   ExpertSpace narrow = space(kLatent | kBias, 2, 1);
   EXPECT_NO_THROW(narrow.load(up.piece(MOERT_PART_LATENT_DOWN)));

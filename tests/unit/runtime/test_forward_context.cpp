@@ -20,7 +20,7 @@ std::filesystem::path data(const char* name) {
 // --- token ids ----------------------------------------------------------------------------------
 
 // DeepSeek-V4: layer 0 routes by the tokens' numbers, layer 1 does not.
-class TokenIds : public testing::Test {
+class TokenIds : public ::testing::Test {
  protected:
   static constexpr int64_t kTokens = 3, kVocabulary = 48, kSlots = 3;
 
@@ -125,7 +125,7 @@ TEST_F(TokenIds, ReplayAndAbsentTokens) {
 
 // --- made-up routing ----------------------------------------------------------------------------
 
-class Simulated : public testing::Test {
+class Simulated : public ::testing::Test {
  protected:
   // Ids that each layer's rows draw.
   std::vector<std::vector<int32_t>> draw(const char* folder, const std::string& distribution,

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using weights::Source;
 
-constexpr int64_t kExperts = 40, kParts = 3;
+constexpr int64_t kStoredExperts = 40, kParts = 3;
 
 // A layer of which every expert has tensors of its own, or all experts one tensor for each part; and a
 // tensor of the router behind them.
@@ -33,21 +33,22 @@ class PieceLoadingTest : public ::testing::TestWithParam<bool> {
   PieceLoadingTest() {
     const fs::path file = fs::path(::testing::TempDir()) /
                           ("moert_pieces_" + std::to_string(GetParam()) + ".safetensors");
-    const std::vector<float> values(kExperts * kElements);
+    const std::vector<float> values(kStoredExperts * kElements);
     weights::SafetensorsWriter writer;
-    const int64_t tensors = GetParam() ? 1 : kExperts;
+    const int64_t tensors = GetParam() ? 1 : kStoredExperts;
     for (int64_t e = 0; e < tensors; ++e)
       for (int64_t part = 0; part < kParts; ++part)
-        writer.add(name(e, part), MOERT_DTYPE_F32, {kExperts / tensors, kElements}, values.data());
-    writer.add("router", MOERT_DTYPE_F32, {kExperts, 1}, values.data());
+        writer.add(name(e, part), MOERT_DTYPE_F32, {kStoredExperts / tensors, kElements},
+                   values.data());
+    writer.add("router", MOERT_DTYPE_F32, {kStoredExperts, 1}, values.data());
     writer.write(file);
     checkpoint.emplace(file);
-    for (int64_t e = 0; e < kExperts; ++e)
+    for (int64_t e = 0; e < kStoredExperts; ++e)
       for (int64_t part = 0; part < kParts; ++part) {
         Source source;
         source.tensor = checkpoint->find(name(GetParam() ? 0 : e, part));
         source.expert = e;
-        source.experts = GetParam() ? kExperts : 1;
+        source.experts = GetParam() ? kStoredExperts : 1;
         source.part = static_cast<uint32_t>(part);
         sources.push_back(source);
       }
@@ -60,7 +61,9 @@ class PieceLoadingTest : public ::testing::TestWithParam<bool> {
     return std::to_string(expert) + "." + std::to_string(part);
   }
   size_t index(const Source& source) const { return static_cast<size_t>(&source - sources.data()); }
-  static uint64_t all_bytes() { return (kExperts * kParts * kElements + kExperts) * sizeof(float); }
+  static uint64_t all_bytes() {
+    return (kStoredExperts * kParts * kElements + kStoredExperts) * sizeof(float);
+  }
 
   static constexpr int64_t kElements = 1500;  // more than a page
   std::optional<weights::Checkpoint> checkpoint;
@@ -82,7 +85,7 @@ TEST_P(PieceLoadingTest, EachOnceAndAnExpertInOrderOnOneThread) {
           const std::lock_guard lock(mutex);
           ++loads[index(source)];
           if (source.target == spec::Target::router) {
-            EXPECT_EQ(parts.size(), static_cast<size_t>(kExperts)) << "the rest comes last";
+            EXPECT_EQ(parts.size(), static_cast<size_t>(kStoredExperts)) << "the rest comes last";
             EXPECT_EQ(std::this_thread::get_id(), main_thread);
             return;
           }

@@ -9,21 +9,22 @@ using namespace bugs;
 using capture::CaptureFile;
 using capture::RowKey;
 
-constexpr int64_t kWidth = 6;
-constexpr Sizes kSizes{.experts = 8, .top_k = 3, .hidden = kWidth, .intermediate = 5, .layers = 2};
+constexpr int64_t kStepWidth = 6;
+constexpr Sizes kStepSizes{
+    .experts = 8, .top_k = 3, .hidden = kStepWidth, .intermediate = 5, .layers = 2};
 
 // The rows of tokens: whoever computes a token reads the same row.
 std::vector<float> rows_of(const std::vector<RowKey>& keys) {
   std::vector<float> rows;
   for (const RowKey& key : keys) {
     const auto seed = static_cast<uint32_t>(key.sequence * 1000 + key.position + 1);
-    const std::vector<float> row = random_rows(1, kWidth, seed);
+    const std::vector<float> row = random_rows(1, kStepWidth, seed);
     rows.insert(rows.end(), row.begin(), row.end());
   }
   return rows;
 }
 
-class Steps : public testing::Test {
+class Steps : public ::testing::Test {
  protected:
   void run(Captured& captured, const std::vector<RowKey>& keys, bool final = true) {
     captured.run(keys, rows_of(keys), {}, final);
@@ -32,7 +33,7 @@ class Steps : public testing::Test {
     const MappedFile map(file.path());
     return {map.bytes().begin(), map.bytes().end()};
   }
-  Loaded loaded_{olmoe(kSizes)};
+  Loaded loaded_{olmoe(kStepSizes)};
 };
 
 // However tokens are cut into steps, the file is the same.
@@ -236,9 +237,9 @@ TEST_F(Replays, WeightsAreTheModelsOwnScoresAtTheForcedExperts) {
       double sum = 0;
       for (size_t e = 0; e < 8; ++e) {
         double logit = 0;
-        for (size_t h = 0; h < kWidth; ++h)
-          logit +=
-              static_cast<double>(gate[e * kWidth + h]) * static_cast<double>(rows[t * kWidth + h]);
+        for (size_t h = 0; h < kStepWidth; ++h)
+          logit += static_cast<double>(gate[e * kStepWidth + h]) *
+                   static_cast<double>(rows[t * kStepWidth + h]);
         mass.push_back(std::exp(logit));
         sum += mass.back();
       }
@@ -273,7 +274,7 @@ TEST_F(Replays, VerifyFindsTheFirstDifferenceAndChangesNothing) {
 
 // --- runners that route inside, and what they tell -----------------------------------------------
 
-class Runners : public testing::Test {
+class Runners : public ::testing::Test {
  protected:
   static Session& with_mute() {
     static Session it{[] {
@@ -284,7 +285,7 @@ class Runners : public testing::Test {
     return it;
   }
   void load(const std::string& runner) {
-    const fs::path folder = olmoe(kSizes).save();
+    const fs::path folder = olmoe(kStepSizes).save();
     spec::Model spec = families().resolve(folder);
     spec::Tensors rules = families().tensors(spec);
     ModelSettings settings;

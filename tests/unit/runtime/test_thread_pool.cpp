@@ -39,7 +39,7 @@ struct Case {
   int64_t n, grain;
 };
 
-class ThreadPoolCovers : public testing::TestWithParam<Case> {};
+class ThreadPoolCovers : public ::testing::TestWithParam<Case> {};
 
 TEST_P(ThreadPoolCovers, EveryIndexOnce) {
   const Case& c = GetParam();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-struct Format {
+struct EightBits {
   const char* name;
   float (*widen)(uint8_t);
   uint8_t (*narrow)(float);
@@ -29,7 +29,7 @@ struct Format {
 
   uint32_t negated(uint32_t code) const { return code == 0 && !negative_zero ? 0 : code | sign; }
 };
-void PrintTo(const Format& format, std::ostream* out) { *out << format.name; }
+void PrintTo(const EightBits& format, std::ostream* out) { *out << format.name; }
 
 const nlohmann::json& table(const std::string& format) {
   static const nlohmann::json tables = [] {
@@ -57,9 +57,9 @@ void expect_same(float got, float want, uint32_t code) {
     EXPECT_EQ(detail::bits_as<uint32_t>(got), detail::bits_as<uint32_t>(want)) << "code " << code;
 }
 
-class SmallFloats : public ::testing::TestWithParam<Format> {
+class SmallFloats : public ::testing::TestWithParam<EightBits> {
  protected:
-  const Format& f = GetParam();
+  const EightBits& f = GetParam();
   const std::vector<float> values = numbers(f.name, "values");
 };
 
@@ -121,14 +121,16 @@ TEST_P(SmallFloats, DrawnNumbersNarrowAsElsewhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Formats, SmallFloats,
-    ::testing::Values(
-        Format{"e4m3fn", &e4m3fn_to_f32, &f32_to_e4m3fn, 0x80, 0x7e, 0x7e, 5407.875},
-        Format{"e4m3fnuz", &e4m3fnuz_to_f32, &f32_to_e4m3fnuz, 0x80, 0x7f, 0x7f, 2943.9375, false},
-        Format{"e5m2", &e5m2_to_f32, &f32_to_e5m2, 0x80, 0x7b, 0x7c, 360448 - 0x1p-12},
-        Format{"e2m1", &e2m1_to_f32, &f32_to_e2m1, 0x8, 0x7, 0x7, 18}),
-    [](const auto& test) { return std::string(test.param.name); });
+INSTANTIATE_TEST_SUITE_P(Formats, SmallFloats,
+                         ::testing::Values(EightBits{"e4m3fn", &e4m3fn_to_f32, &f32_to_e4m3fn, 0x80,
+                                                     0x7e, 0x7e, 5407.875},
+                                           EightBits{"e4m3fnuz", &e4m3fnuz_to_f32, &f32_to_e4m3fnuz,
+                                                     0x80, 0x7f, 0x7f, 2943.9375, false},
+                                           EightBits{"e5m2", &e5m2_to_f32, &f32_to_e5m2, 0x80, 0x7b,
+                                                     0x7c, 360448 - 0x1p-12},
+                                           EightBits{"e2m1", &e2m1_to_f32, &f32_to_e2m1, 0x8, 0x7,
+                                                     0x7, 18}),
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(SmallFloatNans, StayNan) {
   for (const uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xff800001u, 0x7fffffffu}) {

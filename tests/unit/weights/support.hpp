@@ -31,6 +31,15 @@ inline std::filesystem::path test_folder() {
   return folder;
 }
 
+inline spec::TensorRule rule(spec::Target target, std::string pattern,
+                             std::vector<uint32_t> parts) {
+  spec::TensorRule result;
+  result.target = target;
+  result.pattern = std::move(pattern);
+  result.parts = std::move(parts);
+  return result;
+}
+
 inline std::filesystem::path data_folder(const std::string& name) {
   return std::filesystem::path(MOERT_SOURCE_DIR) / "tests/data" / name;
 }

@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::SafetensorsEdit;
 
-constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
 constexpr const char* kFirst = "model-00001-of-00002.safetensors";
 constexpr const char* kSecond = "model-00002-of-00002.safetensors";
 
@@ -35,7 +35,7 @@ class Folders : public ::testing::Test {
     std::string text = "{\"metadata\":{\"total_size\":20,\"more\":[{\"x\":null}]},\"weight_map\":{";
     for (const auto& [name, file] : entries)
       text += (text.back() == '{' ? "\"" : ",\"") + name + "\":\"" + file + "\"";
-    SafetensorsEdit::write_bytes(folder / kIndex, text + "}}");
+    SafetensorsEdit::write_bytes(folder / kIndexFile, text + "}}");
   }
   void write_good_index() const { write_index({{"a", kFirst}, {"b", kFirst}, {"c", kSecond}}); }
   void expect_refused(const std::string& problem, const std::string& place) const {
@@ -112,8 +112,8 @@ TEST_F(Folders, BothSingleAndSharded) {
   write_shards();
   write_good_index();
   first.write(folder / "model.safetensors");
-  expect_refused("'model.safetensors' is not listed in the index", kIndex);
-  fs::remove(folder / kIndex);
+  expect_refused("'model.safetensors' is not listed in the index", kIndexFile);
+  fs::remove(folder / kIndexFile);
   expect_refused(std::string("'") + kFirst + "' is a shard", folder.string());
   fs::remove(folder / "model.safetensors");
   expect_refused("there is no model.safetensors.index.json", folder.string());
@@ -129,13 +129,13 @@ TEST_F(Folders, AShardIsMissing) {
   write_shards();
   write_good_index();
   fs::remove(folder / kSecond);
-  expect_refused(std::string("lists '") + kSecond + "', which is not there", kIndex);
+  expect_refused(std::string("lists '") + kSecond + "', which is not there", kIndexFile);
 }
 
 TEST_F(Folders, AShardThatNoIndexLists) {
   write_shards();
   write_index({{"a", kFirst}, {"b", kFirst}});
-  expect_refused(std::string("'") + kSecond + "' is not listed", kIndex);
+  expect_refused(std::string("'") + kSecond + "' is not listed", kIndexFile);
 }
 
 TEST_F(Folders, AShardIsDamaged) {
@@ -157,7 +157,7 @@ TEST_F(Folders, ATensorThatIsNotInItsShard) {
   first.drop("b");
   write_shards();
   write_good_index();
-  expect_refused("the index lists the tensor 'b'", std::string(kIndex) + ": tensor b");
+  expect_refused("the index lists the tensor 'b'", std::string(kIndexFile) + ": tensor b");
 }
 
 TEST_F(Folders, ATensorInAnotherShard) {
@@ -175,7 +175,7 @@ TEST_F(Folders, ATensorThatIsNotInTheIndex) {
 TEST_F(Folders, ATensorTwiceInTheIndex) {
   write_shards();
   write_index({{"a", kFirst}, {"b", kFirst}, {"c", kSecond}, {"b", kFirst}});
-  expect_refused("'b' stands twice in the index", kIndex);
+  expect_refused("'b' stands twice in the index", kIndexFile);
 }
 
 TEST_F(Folders, FilesOutsideTheFolder) {
@@ -203,12 +203,12 @@ TEST_F(Folders, IndicesThatAreNone) {
       {"{\"metadata\":" + std::string(100000, '['), "nested more than 32 deep"},
   };
   for (const auto& [text, problem] : cases) {
-    SafetensorsEdit::write_bytes(folder / kIndex, text);
-    expect_refused(problem, kIndex);
+    SafetensorsEdit::write_bytes(folder / kIndexFile, text);
+    expect_refused(problem, kIndexFile);
   }
-  fs::remove(folder / kIndex);
-  fs::create_directory(folder / kIndex);
-  expect_refused("not a regular file", kIndex);
+  fs::remove(folder / kIndexFile);
+  fs::create_directory(folder / kIndexFile);
+  expect_refused("not a regular file", kIndexFile);
 }
 
 // The format allows it; reading its elements in place does not.

@@ -16,14 +16,6 @@ namespace {
 using spec::Target;
 using spec::TensorRule;
 
-TensorRule rule(Target target, std::string pattern, std::vector<uint32_t> parts) {
-  TensorRule result;
-  result.target = target;
-  result.pattern = std::move(pattern);
-  result.parts = std::move(parts);
-  return result;
-}
-
 TensorRule ignore(std::string pattern, std::string reason) {
   TensorRule result = rule(Target::ignore, std::move(pattern), {});
   result.reason = std::move(reason);

@@ -22,7 +22,7 @@ TensorRule stored(const char* name, std::vector<uint32_t> parts, unsigned how) {
   return rule;
 }
 
-struct Stored {
+struct LayoutFile {
   const char* name;
   std::vector<int64_t> shape;
 };
@@ -31,7 +31,7 @@ struct Stored {
 struct LayoutCase {
   const char* name;
   std::vector<TensorRule> rules;
-  std::vector<Stored> tensors;
+  std::vector<LayoutFile> tensors;
   int64_t (*weight)(int64_t e, uint32_t part, int64_t o, int64_t i);
   int64_t (*bias)(int64_t e, uint32_t part, int64_t o) = nullptr;
 };
@@ -100,7 +100,7 @@ TEST_P(LayoutWindows, AreIndexArithmetic) {
   tensors.experts = {{"stored", c.rules}};
   add_rule(Target::router, "l.{layer}.router", MOERT_ROUTER_GATE_WEIGHT);
   number("l.1.router", {E, H});
-  for (const Stored& tensor : c.tensors) number(tensor.name, tensor.shape);
+  for (const LayoutFile& tensor : c.tensors) number(tensor.name, tensor.shape);
   layer().bias = c.bias != nullptr;
   const Plan found = plan();
   ASSERT_EQ(texts_of(found), std::vector<std::string>{});

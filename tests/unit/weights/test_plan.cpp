@@ -19,14 +19,6 @@ using testing::SafetensorsEdit;
 
 constexpr int64_t kH = 3, kI = 2, kE = 2;
 
-TensorRule rule(Target target, std::string pattern, std::vector<uint32_t> parts) {
-  TensorRule result;
-  result.target = target;
-  result.pattern = std::move(pattern);
-  result.parts = std::move(parts);
-  return result;
-}
-
 // Layer 1 of two; layer 0 is dense. The layout's rules are the test's.
 class Plans : public ::testing::Test {
  protected:

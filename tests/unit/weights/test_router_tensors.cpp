@@ -9,7 +9,7 @@ namespace {
 
 using spec::Target;
 
-constexpr int64_t H = 5, I = 3, E = 4;
+constexpr int64_t kHidden = 5, kInner = 3, kExperts = 4;
 constexpr const char* kRouter = "l.{layer}.router";
 
 class RouterTensors : public Numbered {
@@ -25,21 +25,22 @@ TEST_F(RouterTensors, TransposedGate) {
   tensors.others[0].transposed = true;
   expect_one("misshapen l.1.router", "is f32 [4, 5], expected [5, 4]");
   edit.drop("l.1.router");
-  number("l.1.router", {H, E});
+  number("l.1.router", {kHidden, kExperts});
   const Plan found = plan();
   ASSERT_EQ(texts_of(found), std::vector<std::string>{});
   const Part gate = read(found, Target::router, MOERT_ROUTER_GATE_WEIGHT);
-  EXPECT_EQ(gate.shape, (std::vector<int64_t>{E, H}));
-  for (int64_t e = 0; e < E; ++e)
-    for (int64_t h = 0; h < H; ++h)
-      EXPECT_EQ(gate.values[static_cast<size_t>(e * H + h)], static_cast<float>(h * E + e));
+  EXPECT_EQ(gate.shape, (std::vector<int64_t>{kExperts, kHidden}));
+  for (int64_t e = 0; e < kExperts; ++e)
+    for (int64_t h = 0; h < kHidden; ++h)
+      EXPECT_EQ(gate.values[static_cast<size_t>(e * kHidden + h)],
+                static_cast<float>(h * kExperts + e));
 }
 
 TEST_F(RouterTensors, ZeroExpertsHaveRowsInTheGateAndItsBias) {
   add_rule(Target::router, "l.{layer}.bias", MOERT_ROUTER_SELECTION_BIAS);
   layer().routing.zero_experts = 2;
   layer().routing.selection_bias = true;
-  number("l.1.bias", {E});
+  number("l.1.bias", {kExperts});
   const Plan found = plan();
   ASSERT_EQ(texts_of(found),
             (std::vector<std::string>{"misshapen l.1.router", "misshapen l.1.bias"}));
@@ -47,18 +48,18 @@ TEST_F(RouterTensors, ZeroExpertsHaveRowsInTheGateAndItsBias) {
   EXPECT_EQ(found.findings[1].detail, "is f32 [4], expected [6]");
   edit.drop("l.1.router");
   edit.drop("l.1.bias");
-  number("l.1.router", {E + 2, H});
-  number("l.1.bias", {E + 2});
+  number("l.1.router", {kExperts + 2, kHidden});
+  number("l.1.bias", {kExperts + 2});
   const Plan fits = plan();
   ASSERT_EQ(texts_of(fits), std::vector<std::string>{});
   EXPECT_EQ(read(fits, Target::router, MOERT_ROUTER_SELECTION_BIAS).values,
             (std::vector<float>{0, 1, 2, 3, 4, 5}));
-  EXPECT_EQ(read(fits, Target::router, MOERT_ROUTER_GATE_WEIGHT).values.back(), 6 * H - 1);
+  EXPECT_EQ(read(fits, Target::router, MOERT_ROUTER_GATE_WEIGHT).values.back(), 6 * kHidden - 1);
 }
 
 TEST_F(RouterTensors, StoredWeightsOfZeroExpertsAreIgnored) {
   layer().routing.zero_experts = 2;
-  edit.reshape("l.1.router", {E + 2, H});
+  edit.reshape("l.1.router", {kExperts + 2, kHidden});
   for (const char* part : {"gate", "up", "down"})
     for (const char* expert : {"l.1.e.4.", "l.1.e.5."}) edit.add(std::string(expert) + part, {1});
   const Plan found = plan();
@@ -67,8 +68,8 @@ TEST_F(RouterTensors, StoredWeightsOfZeroExpertsAreIgnored) {
   ASSERT_EQ(found.ignored_by_reason.size(), 1u);
   EXPECT_EQ(found.ignored_by_reason[0].first, "weights of experts that only return their input");
   EXPECT_EQ(found.ignored_by_reason[0].second, 6u);
-  for (const Source& source : found.layers[0].sources) EXPECT_LT(source.expert, E);
-  edit.add("l.1.e.6.up", {I, H});  // beyond them
+  for (const Source& source : found.layers[0].sources) EXPECT_LT(source.expert, kExperts);
+  edit.add("l.1.e.6.up", {kInner, kHidden});  // beyond them
   expect_one("unexpected l.1.e.6.up", "layer 1 has 4 experts");
 }
 
@@ -114,7 +115,7 @@ struct Decided {
   Target target;
   uint32_t part;
   void (*ask)(spec::MoELayer&);
-  std::vector<int64_t> shape;  // E = 4, H = 5, no latent width
+  std::vector<int64_t> shape;  // kExperts = 4, kHidden = 5, no latent width
   const char* why_not;
 };
 std::ostream& operator<<(std::ostream& out, const Decided& c) { return out << c.name; }
@@ -150,43 +151,43 @@ INSTANTIATE_TEST_SUITE_P(
                               Target::router,
                               MOERT_ROUTER_EXPERT_SCALE,
                               [](spec::MoELayer& l) { l.routing.expert_scale = true; },
-                              {E},
+                              {kExperts},
                               "the model's experts have no scale"},
                       Decided{"input_scale",
                               Target::router,
                               MOERT_ROUTER_INPUT_SCALE,
                               [](spec::MoELayer& l) { l.routing.unit_input = true; },
-                              {H},
+                              {kHidden},
                               "the model's router reads rows as they are"},
                       Decided{"input_scale_of_one_row",
                               Target::router,
                               MOERT_ROUTER_INPUT_SCALE,
                               [](spec::MoELayer& l) { l.routing.unit_input = true; },
-                              {1, H},
+                              {1, kHidden},
                               "the model's router reads rows as they are"},
                       Decided{"gate_bias",
                               Target::router,
                               MOERT_ROUTER_GATE_BIAS,
                               [](spec::MoELayer& l) { l.routing.gate_bias = true; },
-                              {E},
+                              {kExperts},
                               "the model's gate has no bias"},
                       Decided{"norm_in",
                               Target::layer,
                               MOERT_PART_EXPERT_NORM,
                               [](spec::MoELayer& l) { l.expert_norm = "in"; },
-                              {H},
+                              {kHidden},
                               "the model's experts have no norm"},
                       Decided{"norm_out",
                               Target::layer,
                               MOERT_PART_EXPERT_NORM,
                               [](spec::MoELayer& l) { l.expert_norm = "out"; },
-                              {H},
+                              {kHidden},
                               "the model's experts have no norm"},
                       Decided{"output_bias",
                               Target::layer,
                               MOERT_PART_OUTPUT_BIAS,
                               [](spec::MoELayer& l) { l.output_bias = true; },
-                              {H},
+                              {kHidden},
                               "the model's layers have no output bias"}),
     [](const auto& test) { return std::string(test.param.name); });
 
@@ -205,21 +206,22 @@ TEST_F(RouterTensors, BiasesOfSharedExperts) {
     const bool is_down = number_of_part == MOERT_PART_DOWN;
     tensors.experts[0].rules.push_back(
         bias_of(expert_rule(std::string("e.{expert}.") + name, {number_of_part})));
-    for (int64_t e = 0; e < E; ++e)
-      number("l.1.e." + std::to_string(e) + "." + name + "_bias", {is_down ? H : I});
+    for (int64_t e = 0; e < kExperts; ++e)
+      number("l.1.e." + std::to_string(e) + "." + name + "_bias", {is_down ? kHidden : kInner});
     add_rule(Target::shared, std::string("l.{layer}.s.") + name, number_of_part);
     tensors.others.push_back(bias_of(tensors.others.back()));
     number(std::string("l.1.s.") + name,
-           is_down ? std::vector<int64_t>{H, 6} : std::vector<int64_t>{6, H});
-    number(std::string("l.1.s.") + name + "_bias", {is_down ? H : 6});
+           is_down ? std::vector<int64_t>{kHidden, 6} : std::vector<int64_t>{6, kHidden});
+    number(std::string("l.1.s.") + name + "_bias", {is_down ? kHidden : 6});
   }
   add_rule(Target::shared, "l.{layer}.s.sigmoid", MOERT_PART_SIGMOID_GATE);
-  number("l.1.s.sigmoid", {1, H});
+  number("l.1.s.sigmoid", {1, kHidden});
   const Plan found = plan();
   ASSERT_EQ(texts_of(found), std::vector<std::string>{});
   EXPECT_EQ(read(found, Target::shared, MOERT_PART_DOWN, 0, MOERT_ROLE_BIAS).values,
             (std::vector<float>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(read(found, Target::shared, MOERT_PART_SIGMOID_GATE).shape, std::vector<int64_t>{H});
+  EXPECT_EQ(read(found, Target::shared, MOERT_PART_SIGMOID_GATE).shape,
+            std::vector<int64_t>{kHidden});
   edit.drop("l.1.s.up_bias");
   EXPECT_EQ(texts_of(plan()), std::vector<std::string>{"missing l.1.s.up_bias"});
 }
@@ -237,20 +239,20 @@ class Latent : public RouterTensors {
     add_rule(Target::shared, "l.{layer}.s.gate", MOERT_PART_GATE);
     add_rule(Target::shared, "l.{layer}.s.up", MOERT_PART_UP);
     add_rule(Target::shared, "l.{layer}.s.down", MOERT_PART_DOWN);
-    for (int64_t e = 0; e < E; ++e) {
+    for (int64_t e = 0; e < kExperts; ++e) {
       const std::string expert = "l.1.e." + std::to_string(e);
-      edit.reshape(expert + ".gate", {I, kLatent});
-      edit.reshape(expert + ".up", {I, kLatent});
-      edit.reshape(expert + ".down", {kLatent, I});
+      edit.reshape(expert + ".gate", {kInner, kLatent});
+      edit.reshape(expert + ".up", {kInner, kLatent});
+      edit.reshape(expert + ".down", {kLatent, kInner});
     }
-    number("l.1.down", {kLatent, H});
-    number("l.1.up", {H, kLatent});
+    number("l.1.down", {kLatent, kHidden});
+    number("l.1.up", {kHidden, kLatent});
     number("l.1.norm", {kLatent});
-    number("l.1.out_bias", {H});
+    number("l.1.out_bias", {kHidden});
     // Shared experts stay in the layer's own width.
-    number("l.1.s.gate", {6, H});
-    number("l.1.s.up", {6, H});
-    number("l.1.s.down", {H, 6});
+    number("l.1.s.gate", {6, kHidden});
+    number("l.1.s.up", {6, kHidden});
+    number("l.1.s.down", {kHidden, 6});
     layer().latent_size = kLatent;
     layer().expert_norm = "out";
     layer().output_bias = true;
@@ -263,26 +265,27 @@ TEST_F(Latent, Fits) {
   ASSERT_EQ(texts_of(found), std::vector<std::string>{});
   EXPECT_EQ(found.layers[0].layer_scheme, "f32");
   EXPECT_EQ(read(found, Target::expert, MOERT_PART_UP, 3).shape,
-            (std::vector<int64_t>{I, kLatent}));
+            (std::vector<int64_t>{kInner, kLatent}));
   EXPECT_EQ(read(found, Target::layer, MOERT_PART_LATENT_UP).shape,
-            (std::vector<int64_t>{H, kLatent}));
+            (std::vector<int64_t>{kHidden, kLatent}));
   EXPECT_EQ(read(found, Target::layer, MOERT_PART_EXPERT_NORM).values, (std::vector<float>{0, 1}));
-  EXPECT_EQ(read(found, Target::shared, MOERT_PART_DOWN).shape, (std::vector<int64_t>{H, 6}));
+  EXPECT_EQ(read(found, Target::shared, MOERT_PART_DOWN).shape, (std::vector<int64_t>{kHidden, 6}));
   EXPECT_EQ(read(found, Target::router, MOERT_ROUTER_GATE_WEIGHT).shape,
-            (std::vector<int64_t>{E, H}));
+            (std::vector<int64_t>{kExperts, kHidden}));
 }
 
 TEST_F(Latent, TransposedProjection) {
   tensors.others[1].transposed = true;
   expect_one("misshapen l.1.down", "is f32 [2, 5], expected [5, 2]");
-  edit.reshape("l.1.down", {H, kLatent});
+  edit.reshape("l.1.down", {kHidden, kLatent});
   const Plan found = plan();
   ASSERT_EQ(texts_of(found), std::vector<std::string>{});
   const Part down = read(found, Target::layer, MOERT_PART_LATENT_DOWN);
-  EXPECT_EQ(down.shape, (std::vector<int64_t>{kLatent, H}));
+  EXPECT_EQ(down.shape, (std::vector<int64_t>{kLatent, kHidden}));
   for (int64_t o = 0; o < kLatent; ++o)
-    for (int64_t i = 0; i < H; ++i)
-      EXPECT_EQ(down.values[static_cast<size_t>(o * H + i)], static_cast<float>(i * kLatent + o));
+    for (int64_t i = 0; i < kHidden; ++i)
+      EXPECT_EQ(down.values[static_cast<size_t>(o * kHidden + i)],
+                static_cast<float>(i * kLatent + o));
 }
 
 TEST_F(Latent, EveryTensorIsMissedByName) {

@@ -59,13 +59,13 @@ TensorRule rule(std::string pattern) {
   return result;
 }
 
-struct NameCase {
+struct RuleName {
   const char *name, *pattern, *text;
   int64_t layer, expert;  // -1, -1: does not fit
 };
-std::ostream& operator<<(std::ostream& out, const NameCase& c) { return out << c.name; }
+std::ostream& operator<<(std::ostream& out, const RuleName& c) { return out << c.name; }
 
-class RuleNames : public ::testing::TestWithParam<NameCase> {};
+class RuleNames : public ::testing::TestWithParam<RuleName> {};
 
 TEST_P(RuleNames, NumbersAreFound) {
   spec::Tensors tensors;
@@ -86,22 +86,22 @@ TEST_P(RuleNames, NumbersAreFound) {
 constexpr const char* kW1 = "l.{layer}.e.{expert}.w1";
 INSTANTIATE_TEST_SUITE_P(
     Names, RuleNames,
-    ::testing::Values(NameCase{"fits", kW1, "l.3.e.17.w1", 3, 17},
-                      NameCase{"zero", kW1, "l.0.e.0.w1", 0, 0},
-                      NameCase{"other_literal_digits", kW1, "l.3.e.17.w2", -1, -1},
-                      NameCase{"leading_zero", kW1, "l.3.e.07.w1", -1, -1},
-                      NameCase{"sign", kW1, "l.3.e.-7.w1", -1, -1},
-                      NameCase{"no_digits", kW1, "l.3.e..w1", -1, -1},
-                      NameCase{"eighteen_digits", kW1, "l.3.e.999999999999999999.w1", 3,
+    ::testing::Values(RuleName{"fits", kW1, "l.3.e.17.w1", 3, 17},
+                      RuleName{"zero", kW1, "l.0.e.0.w1", 0, 0},
+                      RuleName{"other_literal_digits", kW1, "l.3.e.17.w2", -1, -1},
+                      RuleName{"leading_zero", kW1, "l.3.e.07.w1", -1, -1},
+                      RuleName{"sign", kW1, "l.3.e.-7.w1", -1, -1},
+                      RuleName{"no_digits", kW1, "l.3.e..w1", -1, -1},
+                      RuleName{"eighteen_digits", kW1, "l.3.e.999999999999999999.w1", 3,
                                999999999999999999},
-                      NameCase{"nineteen_digits", kW1, "l.3.e.9999999999999999999.w1", -1, -1},
-                      NameCase{"suffix", kW1, "l.3.e.17.w1.x", -1, -1},
-                      NameCase{"prefix", kW1, "x.l.3.e.17.w1", -1, -1},
-                      NameCase{"placeholder_spelt_out", kW1, "l.{layer}.e.{expert}.w1", -1, -1},
-                      NameCase{"hash_sign", "a#.{layer}.{expert}", "a7.3.#", -1, -1},
-                      NameCase{"inside_a_word", "h{layer}x{expert}", "h3x4", 3, 4},
-                      NameCase{"twice_the_same", "{layer}.{expert}.{layer}", "3.4.3", 3, 4},
-                      NameCase{"twice_different", "{layer}.{expert}.{layer}", "3.4.5", -1, -1}),
+                      RuleName{"nineteen_digits", kW1, "l.3.e.9999999999999999999.w1", -1, -1},
+                      RuleName{"suffix", kW1, "l.3.e.17.w1.x", -1, -1},
+                      RuleName{"prefix", kW1, "x.l.3.e.17.w1", -1, -1},
+                      RuleName{"placeholder_spelt_out", kW1, "l.{layer}.e.{expert}.w1", -1, -1},
+                      RuleName{"hash_sign", "a#.{layer}.{expert}", "a7.3.#", -1, -1},
+                      RuleName{"inside_a_word", "h{layer}x{expert}", "h3x4", 3, 4},
+                      RuleName{"twice_the_same", "{layer}.{expert}.{layer}", "3.4.3", 3, 4},
+                      RuleName{"twice_different", "{layer}.{expert}.{layer}", "3.4.5", -1, -1}),
     [](const auto& test) { return std::string(test.param.name); });
 
 struct BadRule {
