@@ -78,7 +78,7 @@ class AddingShared : public SharedExperts {
   }
 };
 
-struct LayerCase {
+struct RunnerLayer {
   const char* label;
   uint32_t flags = 0;
   bool shared = false;
@@ -89,11 +89,12 @@ struct LayerCase {
   int64_t zero_experts = 0;
   bool has(uint32_t flag) const { return (flags & flag) != 0; }
 };
-inline void PrintTo(const LayerCase& c, std::ostream* out) { *out << c.label; }
+inline void PrintTo(const RunnerLayer& c, std::ostream* out) { *out << c.label; }
 
 class RunnerRig {
  public:
-  explicit RunnerRig(const LayerCase& c, int32_t ordinal = 0) : c_(c), here_{kDeviceKind, ordinal} {
+  explicit RunnerRig(const RunnerLayer& c, int32_t ordinal = 0)
+      : c_(c), here_{kDeviceKind, ordinal} {
     describe();
     const moert_moe_parts_t parts = make_parts();
     code_ = table().create(&kNoHost, &layer_, &parts, nullptr, 0, &self_, &error_);
@@ -241,7 +242,7 @@ class RunnerRig {
     return parts;
   }
 
-  const LayerCase c_;
+  const RunnerLayer c_;
   const moert_device_id_t here_;
   moert_activation_t activation_ = {sizeof activation_, 0, "silu", 0, 0, 0};
   moert_moe_problem_t problem_{};

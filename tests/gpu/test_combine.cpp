@@ -24,7 +24,7 @@ struct CombineCase {
   bool weighted = true, placed = true;
 };
 
-const CombineCase kCases[] = {
+const CombineCase kCombineCases[] = {
     {"one", 1, 1, 1},
     {"odd", 5, 33, 3},
     {"wide", 3, 2056, 2},
@@ -131,7 +131,7 @@ class Combined {
 };
 
 TEST(Combine, AddsSlotsInOrder) {
-  for (const CombineCase& c : kCases) {
+  for (const CombineCase& c : kCombineCases) {
     SCOPED_TRACE(c.label);
     Combined combined(c);
     combined.run();

@@ -20,7 +20,7 @@ const moert_device_t& device() { return GpuDevice::kTable; }
 constexpr uint32_t kBf16 = MOERT_DTYPE_BF16, kF32 = MOERT_DTYPE_F32, kF16 = MOERT_DTYPE_F16;
 constexpr uint32_t kOnInput = MOERT_PROBLEM_WEIGHT_ON_INPUT, kNonGated = MOERT_PROBLEM_NON_GATED;
 
-const LayerCase kCases[] = {
+const LayerCase kExpertCases[] = {
     {"bf16", "bf16", "none"},
     {"bf16_odd", "bf16", "none", kBf16, 0, 45, 33},
     {"bf16_on_input", "bf16", "none", kBf16, kOnInput},
@@ -87,7 +87,7 @@ void expect_close(const LayerCase& c, const std::vector<float>& got,
 }
 
 TEST(Experts, NumbersOfEveryFormat) {
-  for (const LayerCase& c : kCases) {
+  for (const LayerCase& c : kExpertCases) {
     SCOPED_TRACE(c.label);
     Loaded l(c);
     const LayerBatch batch(c, 11, 5);
@@ -115,7 +115,8 @@ TEST(Experts, NumbersOfEveryKernelThatTheDeviceHas) {
 
 // Bits of a row do not depend on its batch: the batch is cut in another way than one row is.
 TEST(Experts, LargeBatchesHaveTheBitsOfSingleRows) {
-  for (const LayerCase& base : {kCases[0], kCases[2], kCases[9], kCases[11], kCases[18]}) {
+  for (const LayerCase& base :
+       {kExpertCases[0], kExpertCases[2], kExpertCases[9], kExpertCases[11], kExpertCases[18]}) {
     LayerCase c = base;
     c.experts = 2;
     SCOPED_TRACE(c.label);
@@ -154,7 +155,7 @@ TEST(Experts, BatchesOfSeveralPartsHaveTheBitsOfSingleRows) {
 }
 
 TEST(Experts, GraphsGiveTheSameBits) {
-  for (const LayerCase& c : {kCases[0], kCases[11]}) {
+  for (const LayerCase& c : {kExpertCases[0], kExpertCases[11]}) {
     SCOPED_TRACE(c.label);
     Loaded l(c);
     EXPECT_NE(l.layer.support.flags & MOERT_SUPPORT_GRAPH_SAFE, 0u);
@@ -165,7 +166,7 @@ TEST(Experts, GraphsGiveTheSameBits) {
 }
 
 TEST(Experts, WrongIdsCountAsAbsentAndTheNextSynchronisationSaysSo) {
-  const LayerCase& c = kCases[0];
+  const LayerCase& c = kExpertCases[0];
   Loaded l(c);
   LayerBatch batch(c, 5, 5);
   batch.ids[3] = -1;
@@ -182,7 +183,7 @@ TEST(Experts, WrongIdsCountAsAbsentAndTheNextSynchronisationSaysSo) {
 
 // Expert 3's scales of rows move with its weights.
 TEST(Experts, BundlesBringTheirInputScales) {
-  for (const LayerCase& base : {kCases[11], kCases[20]}) {
+  for (const LayerCase& base : {kExpertCases[11], kExpertCases[20]}) {
     LayerCase c = base;
     c.flags |= MOERT_PROBLEM_BUNDLES;
     SCOPED_TRACE(c.label);

@@ -74,7 +74,7 @@ TEST_P(Gemm, IsTheSameInEveryTiling) {
   EXPECT_EQ(std::memcmp(narrow.data(), cut.data(), cut.size() * sizeof(float)), 0);
 }
 
-const GemmCase kCases[] = {
+const GemmCase kGemmCases[] = {
     {.label = "bf16", .codec = Codec::bf16},
     {.label = "bf16_gated", .codec = Codec::bf16, .gated = true, .bends = true, .bias = true},
     {.label = "bf16_alone_odd",
@@ -149,7 +149,7 @@ std::string name_of(const testing::TestParamInfo<std::tuple<GemmCase, Way>>& inf
 
 std::vector<std::tuple<GemmCase, Way>> cases() {
   std::vector<std::tuple<GemmCase, Way>> all;
-  for (const GemmCase& c : kCases)
+  for (const GemmCase& c : kGemmCases)
     for (const Way& way : kWays)
       if (way.takes(c)) all.emplace_back(c, way);
   return all;

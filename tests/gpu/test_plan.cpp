@@ -21,7 +21,7 @@ struct PlanCase {
   bool apart = false;  // ids do not lie close together
 };
 
-const PlanCase kCases[] = {
+const PlanCase kPlanCases[] = {
     {"one_slot", 1, 1, 1, 8},
     {"one_token", 1, 8, 128, 8},
     {"all_experts_once", 1, 6, 6, 8},
@@ -137,7 +137,7 @@ void expect_sorted(const PlanCase& c, const std::vector<int32_t>& ids, const Pla
 }
 
 TEST(Plan, SortsStably) {
-  for (const PlanCase& c : kCases) {
+  for (const PlanCase& c : kPlanCases) {
     SCOPED_TRACE(c.label);
     const std::vector<int32_t> ids = make_ids(c);
     expect_sorted(c, ids, Planned(c, ids));

@@ -31,7 +31,7 @@ struct RouteCase {
   std::vector<moert_kv_t> params = {};
 };
 
-const RouteCase kCases[] = {
+const RouteCase kRouteCases[] = {
     {"one", 1, 1},
     {"softmax", 64, 6},
     {"all", 9, 9, "topk", "softmax", kRenorm},
@@ -314,7 +314,7 @@ TEST_P(Route, RowsOfWrongForcedIdsGetNoExperts) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Router, Route, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Router, Route, testing::ValuesIn(kRouteCases),
                          [](const auto& tested) { return std::string(tested.param.label); });
 
 // Tokens choose by a table; what is in no table gets no experts.

@@ -14,7 +14,7 @@ constexpr uint32_t kNormIn = MOERT_LAYER_NORM_IN, kNormOut = MOERT_LAYER_NORM_OU
 constexpr uint32_t kOutputBias = MOERT_LAYER_OUTPUT_BIAS;
 constexpr uint32_t kSharedScale = MOERT_LAYER_SHARED_SCALE;
 
-const LayerCase kCases[] = {
+const RunnerLayer kForwardCases[] = {
     {"plain"},
     {"plain_bf16", 0, false, 1, 16, 16, MOERT_DTYPE_BF16},
     {"scaled", 0, false, 2.5},
@@ -33,7 +33,7 @@ const LayerCase kCases[] = {
      MOERT_DTYPE_F32, 0.25, 2},
 };
 
-class RunnerForward : public testing::TestWithParam<LayerCase> {
+class RunnerForward : public testing::TestWithParam<RunnerLayer> {
  protected:
   using Floats = std::vector<float>;
   using Row = std::vector<double>;
@@ -123,7 +123,7 @@ class RunnerForward : public testing::TestWithParam<LayerCase> {
     }
   }
 
-  LayerCase c_;
+  RunnerLayer c_;
   RunnerRig rig_;
   std::mt19937_64 random_{20261201};
   Floats down_, up_, norm_, bias_;
@@ -265,7 +265,7 @@ TEST_P(RunnerForward, CanBeCaptured) {
   EXPECT_EQ(rig_.statistics(false), counts);
 }
 
-INSTANTIATE_TEST_SUITE_P(Runner, RunnerForward, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Runner, RunnerForward, testing::ValuesIn(kForwardCases),
                          [](const auto& tested) { return std::string(tested.param.label); });
 
 }  // namespace

@@ -8,9 +8,9 @@
 namespace moert::gpu {
 namespace {
 
-using Ids = std::vector<int32_t>;
+using IdList = std::vector<int32_t>;
 
-std::vector<float> run(RunnerRig& rig, const Ids& forced, int64_t hidden) {
+std::vector<float> run(RunnerRig& rig, const IdList& forced, int64_t hidden) {
   std::vector<float> rows(forced.size() / kSlots * static_cast<size_t>(hidden), 1.0f);
   RunnerRig::Batch batch;
   rig.prepare(batch, rows, forced, {});
@@ -21,8 +21,8 @@ std::vector<float> run(RunnerRig& rig, const Ids& forced, int64_t hidden) {
   return rig.output(batch);
 }
 
-Ids map_of(RunnerRig& rig, int64_t copies) {
-  Ids map(static_cast<size_t>(kExperts * copies), -9);
+IdList map_of(RunnerRig& rig, int64_t copies) {
+  IdList map(static_cast<size_t>(kExperts * copies), -9);
   const TensorView view(map.data(), MOERT_DTYPE_I32, {kExperts, copies});
   EXPECT_EQ(rig.table().expert_map(rig.self(), view, rig.error()), MOERT_OK);
   return map;
@@ -30,14 +30,14 @@ Ids map_of(RunnerRig& rig, int64_t copies) {
 
 // Token t takes copy (t mod copies); experts that are elsewhere add nothing, zero experts are everywhere.
 TEST(RunnerMap, SendsTokensToLocalCopies) {
-  const LayerCase c = {"map", MOERT_LAYER_ZERO_EXPERTS, false, 1, 1, 1, MOERT_DTYPE_F32, 0, 1};
+  const RunnerLayer c = {"map", MOERT_LAYER_ZERO_EXPERTS, false, 1, 1, 1, MOERT_DTYPE_F32, 0, 1};
   RunnerRig rig(c);
   rig.finish();
-  EXPECT_EQ(map_of(rig, 1), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(map_of(rig, 1), (IdList{0, 1, 2, 3}));
   EXPECT_EQ(run(rig, {0, 1, 3, 4}, 1), (std::vector<float>{0.75f + 0.5f, 3 + 0.25f}));
   // Expert 0 has the copies 3 and 2, expert 1 is elsewhere, 2 and 3 stay.
   rig.set_map({3, 2, -1, -1, 2, -1, -1, 3});
-  EXPECT_EQ(map_of(rig, 2), (Ids{3, 2, -1, -1, 2, -1, 3, -1}));
+  EXPECT_EQ(map_of(rig, 2), (IdList{3, 2, -1, -1, 2, -1, 3, -1}));
   moert_runner_info_t info{};
   info.struct_size = sizeof info;
   ASSERT_EQ(rig.table().info(rig.self(), &info, rig.error()), MOERT_OK);
@@ -45,7 +45,7 @@ TEST(RunnerMap, SendsTokensToLocalCopies) {
   EXPECT_EQ(run(rig, {0, 1, 0, 1, 0, 4, 3, 2}, 1),
             (std::vector<float>{3, 2.25f, 3.25f, 3 + 0.75f}));
   rig.set_map({1, 0, 2, 4}, MOERT_OUT_OF_RANGE);
-  EXPECT_EQ(map_of(rig, 2), (Ids{3, 2, -1, -1, 2, -1, 3, -1})) << "a map that was refused";
+  EXPECT_EQ(map_of(rig, 2), (IdList{3, 2, -1, -1, 2, -1, 3, -1})) << "a map that was refused";
   EXPECT_EQ(rig.statistics(false), (std::vector<int64_t>{4, 3, 1, 2, 2}));
 }
 
@@ -53,7 +53,7 @@ TEST(RunnerMap, SendsTokensToLocalCopies) {
 // launched, whatever has been given back meanwhile.
 TEST(RunnerMap, GraphsObeyTheMapThatIsThereWhenTheyAreLaunched) {
   struct Step {
-    Ids map;  // empty: none is set
+    IdList map;  // empty: none is set
     std::vector<float> want;
   };
   // Expert e gives e + 1; tokens 0 and 1 go to experts 0 and 1, token 2 to 3 and 2.
@@ -146,7 +146,7 @@ TEST(RunnerRules, ServesASecondDevice) {
 }
 
 TEST(RunnerRules, DeclinesLayersWithAReason) {
-  const LayerCase wrong[] = {
+  const RunnerLayer wrong[] = {
       {"unknown", 1u << 31},
       {"two_norms", MOERT_LAYER_NORM_IN | MOERT_LAYER_NORM_OUT},
       {"width", 0, false, 1, 10, 6},
@@ -154,7 +154,7 @@ TEST(RunnerRules, DeclinesLayersWithAReason) {
       {"no_zero_experts", MOERT_LAYER_ZERO_EXPERTS},
       {"f64", 0, false, 1, 10, 10, MOERT_DTYPE_F64},
   };
-  for (const LayerCase& c : wrong) {
+  for (const RunnerLayer& c : wrong) {
     RunnerRig rig(c);
     EXPECT_EQ(rig.created(), MOERT_UNIMPLEMENTED) << c.label;
     moert_support_t support{};

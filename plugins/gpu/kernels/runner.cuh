@@ -70,7 +70,7 @@ struct ToRows {
   }
 };
 struct ToOutput {
-  CombineArgs args;
+  OutputArgs args;
   MOERT_DEVICE void operator()(int64_t t, int64_t c, double sum) const {
     sum *= args.scale;
     if (args.bias != nullptr) sum += args.bias[c];

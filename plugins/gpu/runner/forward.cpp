@@ -180,7 +180,7 @@ void GpuRunner::combine(const Rows& rows, const Workspace& ws, void* stream) con
   routed.set_device(device_);
   const Matrix given =
       matrix(routed, "routed", {MOERT_DTYPE_F32}, rows.tokens, space_.width(), device_);
-  CombineArgs work;
+  OutputArgs work;
   work.out = float_rows(rows.out);
   work.scale = output_scale_;
   work.shared = ws.shared_out;

@@ -119,7 +119,7 @@ void ExpertSpace::enter(int warp, void* stream, const Memory& memory, const Floa
 }
 
 void ExpertSpace::leave(int warp, void* stream, const Memory& memory, const FloatRows& given,
-                        CombineArgs args) const {
+                        OutputArgs args) const {
   args.bias = array(MOERT_PART_OUTPUT_BIAS).data<double>();
   RowNorm norm;
   if (has(MOERT_LAYER_NORM_OUT)) {

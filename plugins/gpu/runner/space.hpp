@@ -37,7 +37,7 @@ class ExpertSpace {
              const FloatRows& expert_rows) const;
   // What the experts gave together, f32 [tokens, width], becomes the layer's output. `args` lacks the bias.
   void leave(int warp, void* stream, const Memory& memory, const FloatRows& given,
-             CombineArgs args) const;
+             OutputArgs args) const;
 
  private:
   struct Tensor {

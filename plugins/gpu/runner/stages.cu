@@ -46,7 +46,7 @@ void launch_project(int warp, void* stream, const FloatRows& rows, const DenseMa
 }
 
 void launch_project_and_combine(int warp, void* stream, const FloatRows& rows, const RowNorm& norm,
-                                const DenseMatrix& matrix, const CombineArgs& args) {
+                                const DenseMatrix& matrix, const OutputArgs& args) {
   with_warp(warp, [&](auto width) {
     launch_dense<decltype(width)::value, F32Matrix>(stream, rows, norm, matrix,
                                                     runner::ToOutput{args});
@@ -54,7 +54,7 @@ void launch_project_and_combine(int warp, void* stream, const FloatRows& rows, c
 }
 
 void launch_combine(void* stream, const FloatRows& rows, const RowNorm& norm,
-                    const CombineArgs& args) {
+                    const OutputArgs& args) {
   launch_each(stream, rows, norm, runner::ToOutput{args});
 }
 

@@ -44,7 +44,7 @@ struct SlotsArgs {
 };
 
 // What is added to a row behind the experts, in the order of docs/numerics.md.
-struct CombineArgs {
+struct OutputArgs {
   FloatRows out;
   double scale = 1;
   const double* bias = nullptr;   // [H], or NULL
@@ -66,8 +66,8 @@ void launch_project(int warp, void* stream, const FloatRows& rows, const DenseMa
                     const FloatRows& to);
 // The same of normed rows, and all that follows behind the experts.
 void launch_project_and_combine(int warp, void* stream, const FloatRows& rows, const RowNorm& norm,
-                                const DenseMatrix& matrix, const CombineArgs& args);
+                                const DenseMatrix& matrix, const OutputArgs& args);
 void launch_combine(void* stream, const FloatRows& rows, const RowNorm& norm,
-                    const CombineArgs& args);
+                    const OutputArgs& args);
 
 }  // namespace moert::gpu
