@@ -117,10 +117,6 @@ DeviceFacts facts_of(int native) {
   return facts;
 }
 
-bool lacks_code(cudaError_t error) {
-  return error == cudaErrorNoKernelImageForDevice || error == cudaErrorInvalidDeviceFunction;
-}
-
 // A launch asks for more than 48 KiB in vain where this was not said before.
 void allow_shared(const void* kernel, size_t own) {
   int native = 0;

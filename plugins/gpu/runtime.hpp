@@ -87,6 +87,8 @@ void synchronize_event(Event event);
 double seconds_between(Event start, Event stop);
 
 void begin_graph(Stream stream);
+// Whether what is enqueued there is recorded for a graph.
+bool is_recording(Stream stream);
 Graph end_graph(Stream stream);
 void launch_graph(Stream stream, Graph graph);
 void destroy_graph(Graph graph) noexcept;

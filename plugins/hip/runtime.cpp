@@ -106,10 +106,6 @@ DeviceFacts facts_of(int native) {
 // Kernels may use all that a block can have, unasked.
 void allow_shared(const void*, size_t) {}
 
-bool lacks_code(hipError_t error) {
-  return error == hipErrorNoBinaryForGpu || error == hipErrorInvalidDeviceFunction;
-}
-
 hipError_t host_malloc(void** out, uint64_t bytes) {
   return hipHostMalloc(out, bytes, hipHostMallocPortable | hipHostMallocMapped);
 }

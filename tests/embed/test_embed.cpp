@@ -276,18 +276,20 @@ struct BadLoad {
 
 TEST_F(Embed, ErrorsAreMoertErrorsWithTheirFault) {
   ModelOptions pinned = f32_rows(), device = f32_rows(), dtype = f32_rows(), unknown = f32_rows(),
-               untaken = f32_rows();
+               untaken = f32_rows(), quant = f32_rows();
   pinned.layers["routed_experts"] = "acme.experts";
   device.device = "tpu:0";
   dtype.dtype = "f31";
   unknown.options["routed_experts"]["gem"] = "mma";
+  quant.options["quant"]["gemm"] = "mma";
   untaken.options["shared_experts"]["gemm"] = "mma";  // which olmoe has not
   const std::vector<BadLoad> cases = {{"missing path", "/no-such-model", f32_rows(), Fault::usage},
                                       {"unknown pin", "/olmoe-f32", pinned, Fault::refused},
                                       {"absent device", "/olmoe-f32", device, Fault::device},
                                       {"unknown dtype", "/olmoe-f32", dtype, Fault::usage},
                                       {"unknown option", "/olmoe-f32", unknown, Fault::usage},
-                                      {"option of no part", "/olmoe-f32", untaken, Fault::usage}};
+                                      {"option of no part", "/olmoe-f32", untaken, Fault::usage},
+                                      {"option of a format", "/olmoe-f32", quant, Fault::usage}};
   for (const BadLoad& c : cases) {
     try {
       runtime_.load(data_ + c.path, c.options);

@@ -133,6 +133,12 @@ void begin_graph(Stream handle) {
   World::thread_capture() = stream.capture = std::move(capture);
 }
 
+bool is_recording(Stream handle) {
+  World& world = World::get();
+  const auto lock = world.lock();
+  return world.stream_for_work(handle, "is_recording").capture != nullptr;
+}
+
 Graph end_graph(Stream handle) {
   World& world = World::get();
   const auto lock = world.lock();

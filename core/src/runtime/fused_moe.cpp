@@ -103,8 +103,14 @@ LayerChoice choose_layer(const Session& session, const spec::Model& model,
   const LayerProblem& problem = *choice.problem;
   const std::string asked = "layer " + std::to_string(layer.layer_id);
   const std::string& device = setting.device_word;
-  choice.kinds.push_back(choose_kind<moert_moe_runner_t>(
-      session, "runner", MOERT_KIND_MOE_RUNNER, &problem.layer(), asked, settings, device));
+  ChoiceSettings around =
+      settings;  // of a part that this layer has not, a runner passes nothing over
+  if (problem.shared() == nullptr) {
+    around.layers.erase("shared_experts");
+    around.options.erase("shared_experts");
+  }
+  choice.kinds.push_back(choose_kind<moert_moe_runner_t>(session, "runner", MOERT_KIND_MOE_RUNNER,
+                                                         &problem.layer(), asked, around, device));
   choice.monolithic = choice.kinds.back().decision.chosen != nullptr &&
                       (choice.kinds.back().decision.support.flags & MOERT_SUPPORT_MONOLITHIC) != 0;
   choose_quants(session, "quant", formats, settings, &choice.kinds);

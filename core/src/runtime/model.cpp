@@ -9,6 +9,7 @@
 #include "runtime/formats.hpp"
 #include "runtime/layer_loader.hpp"
 #include "runtime/piece_loading.hpp"
+#include "util/nearest.hpp"
 #include "weights/layout.hpp"
 
 namespace moert::runtime {
@@ -64,14 +65,19 @@ void simulate(const ModelSettings& settings, spec::Routing& routing) {
   routing = simulated;
 }
 
-// Options of a part that no layer has would be passed over in silence.
+// Options of a part that no layer has would be passed over in silence, and so would those of what takes none.
 void require_taken(const std::map<std::string, PartOptions>& options,
                    const std::vector<LayerChoice>& choices) {
-  for (const auto& [word, given] : options)
+  const std::vector<std::string> takers = {"routed_experts", "router", "runner", "shared_experts"};
+  for (const auto& [word, given] : options) {
+    if (std::find(takers.begin(), takers.end(), word) == takers.end())
+      throw Error(Fault::usage, "there are options for '" + word + "', which takes none",
+                  given.place, suggestion(word, takers));
     if (std::none_of(choices.begin(), choices.end(),
                      [&name = word](const LayerChoice& choice) { return choice.find(name); }))
       throw Error(Fault::usage, "there are options for " + word + ", and no layer has them",
                   given.place, "remove them");
+  }
 }
 
 }  // namespace

@@ -18,8 +18,10 @@ void PartOptions::check_create(const Call& call, moert_code_t code, const std::s
   const std::string text = call.message();
   throw Error(wrong ? Fault::usage : Fault::refused,
               candidate + " takes no such options for " + asked + ": " +
-                  (text.empty() ? code_name(code) : text),
-              place, "the README of the candidate's plugin has its options");
+                  (text.empty() ? "no message" : text) + " (" + code_name(code) + ")",
+              place,
+              "the README of the candidate's plugin has its options; name the candidate that they "
+              "are for");
 }
 
 }  // namespace moert::runtime

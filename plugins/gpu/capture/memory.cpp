@@ -22,7 +22,9 @@ std::string refusal(const moert_capture_spec_t& spec) {
   return capture_refusal(spec);
 }
 
-moert_capture_spec_t accepted(const moert_capture_spec_t& spec) {
+// Before anything is allocated.
+moert_capture_spec_t accepted(const moert_capture_spec_t& spec, const Options& options) {
+  options.allow({"buffer_mb", "when_full"});
   if (const std::string reason = refusal(spec); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return spec;
@@ -45,6 +47,13 @@ void wait_for(Stream stream) noexcept {
   }
 }
 
+// A graph would send the places of this step's rows each time that it is launched.
+void expect_no_recording(Stream stream) {
+  if (is_recording(stream))
+    throw PluginError(MOERT_FAILED_PRECONDITION,
+                      "begin in a stream that is recorded for a graph; begin the step before");
+}
+
 }  // namespace
 
 Support GpuMemory::supports(const Host&, const moert_capture_spec_t& spec) {
@@ -53,7 +62,7 @@ Support GpuMemory::supports(const Host&, const moert_capture_spec_t& spec) {
 }
 
 GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Options& options)
-    : layout_(accepted(spec)),
+    : layout_(accepted(spec, options)),
       device_(spec.device),
       max_tokens_(spec.max_tokens),
       drops_(detail::is_second_word(options, "when_full", "block", "drop")),
@@ -61,7 +70,6 @@ GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Option
       slots_(slots_of(options, layout_.bytes())),
       recorded_(spec.n_layers),
       sent_(device_.ordinal, words_of(max_tokens_)) {
-  options.allow({"buffer_mb", "when_full"});
   ring_ = DeviceMemory(device_.ordinal, slots_ * layout_.bytes());
   places_ = DeviceMemory(device_.ordinal, words_of(max_tokens_) * sizeof(int32_t));
   for (size_t slot = 0; slot < slots_; ++slot) free_.push_back(static_cast<int32_t>(slot));
@@ -80,7 +88,8 @@ GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Option
 GpuMemory::~GpuMemory() {
   try {
     const CurrentDevice current(device_.ordinal);
-    synchronize_event(written_);
+    wait(stream_, written_);
+    synchronize(stream_);
     destroy_event(written_);
     destroy_stream(stream_);
   } catch (const PluginError&) {  // the device is gone, and its work with it
@@ -109,9 +118,9 @@ void GpuMemory::begin(const moert_capture_step_t& step) {
   Stream stream = native_stream(step.stream, device_);
   const CurrentDevice current(device_.ordinal);
   const auto count = static_cast<size_t>(step.tokens);
+  expect_no_recording(stream);
   if (free_.size() < count && !drops_) make_room(count);
   pending_.open(count);
-  wait(stream, written_);  // rows of an earlier step may have had these places
   step_stream_ = stream;
   send_places(step);
   std::fill(recorded_.begin(), recorded_.end(), uint8_t{0});
@@ -140,11 +149,14 @@ void GpuMemory::send_places(const moert_capture_step_t& step) {
   std::memcpy(words, &step.tokens, sizeof step.tokens);
   for (size_t t = 0; t < count; ++t)
     words[kTokenWords + t] = t < free_.size() ? free_[t] : StepPlaces::kNowhere;
+  wait(stream_, written_);  // rows of an earlier step may have had these places
   try {
-    sent.send(step_stream_, places_.data<void>(), kTokenWords + count);
+    sent.send(stream_, places_.data<void>(), kTokenWords + count);
+    sent.arrive_in(step_stream_);
     launch_start_rows(step_stream_, places(), step.tokens, static_cast<uint32_t>(layout_.bytes()),
                       ring_.data<unsigned char>());
   } catch (...) {
+    wait_for(stream_);
     wait_for(step_stream_);
     throw;
   }

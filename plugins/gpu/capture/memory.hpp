@@ -19,7 +19,8 @@ namespace moert::gpu {
 
 // A ring of rows on the device is allocated once. Which token a row is, and whether it is pending, is known on the host;
 // committed rows move there when somebody reads or flushes, or when a step finds no room in the ring.
-// A step's begin enqueues, and waits only while the device is two steps behind.
+// A step's begin enqueues, and where there is room waits only while the device is two steps behind. It enqueues copies in
+// a stream of the capturer's own, which the step's waits for: the step's may be gone when the capturer asks about them.
 // Options: buffer_mb, the size of the ring; when_full: block (a step that finds no room waits for committed rows to
 // move; where that cannot help it is MOERT_RESOURCE_EXHAUSTED) or drop (no step waits: rows that find no room are kept
 // without decisions, and counted as absent).

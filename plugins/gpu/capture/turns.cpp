@@ -18,7 +18,6 @@ PinnedWords::PinnedWords(int32_t ordinal, size_t count) : ordinal_(ordinal) {
 PinnedWords::~PinnedWords() {
   try {
     const CurrentDevice current(ordinal_);
-    synchronize_event(copied_);
     destroy_event(copied_);
     release_host(words_);
   } catch (const PluginError&) {  // the device is gone, and its work with it

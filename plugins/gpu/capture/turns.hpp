@@ -13,14 +13,17 @@ namespace moert::gpu {
 class PinnedWords {
  public:
   PinnedWords(int32_t ordinal, size_t count);
-  ~PinnedWords();  // waits for the copy
+  ~PinnedWords();  // the copy must be done
   PinnedWords(const PinnedWords&) = delete;
   PinnedWords& operator=(const PinnedWords&) = delete;
 
   // To be filled. Waits until the copy that was made last has read them.
   int32_t* free_words();
-  // Enqueues a copy of the first `count`. Where it throws, the copy may be under way: the stream has to be waited for.
+  // Enqueues a copy of the first `count`. Where it throws, the copy may be under way: the stream has to be waited for,
+  // which must live as long as this.
   void send(Stream stream, void* device, size_t count);
+  // Makes a stream wait for the copy.
+  void arrive_in(Stream stream) const { wait(stream, copied_); }
 
  private:
   int32_t ordinal_;

@@ -50,7 +50,9 @@ std::string experts_refusal(const moert_moe_problem_t& p) {
   return {};
 }
 
-moert_moe_problem_t accepted(const moert_moe_problem_t& problem) {
+// Before anything is allocated.
+moert_moe_problem_t accepted(const moert_moe_problem_t& problem, const Options& options) {
+  options.allow({"gemm"});
   if (const std::string reason = experts_refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;
@@ -69,16 +71,14 @@ Support GpuExperts::supports(const Host&, const moert_moe_problem_t& problem) {
 }
 
 GpuExperts::GpuExperts(const Host&, const moert_moe_problem_t& problem, const Options& options)
-    : device_(accepted(problem).device),
+    : device_(accepted(problem, options).device),
       hidden_(problem.hidden_size),
       experts_(problem.num_local_experts),
       top_k_(problem.top_k),
       max_tokens_(problem.max_tokens),
       activation_dtype_(problem.activation_dtype),
       output_dtype_(problem.output_dtype),
-      mlps_(problem_of(problem, gemm_kernel(options.get("gemm")))) {
-  options.allow({"gemm"});
-}
+      mlps_(problem_of(problem, gemm_kernel(options.get("gemm")))) {}
 
 void GpuExperts::load(const moert_piece_t& piece) {
   if (finished_) throw PluginError(MOERT_FAILED_PRECONDITION, "load after finish");

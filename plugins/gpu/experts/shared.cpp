@@ -36,7 +36,9 @@ std::string shared_refusal(const moert_shared_problem_t& p) {
   return refusal(problem_of(p));
 }
 
-moert_shared_problem_t accepted(const moert_shared_problem_t& problem) {
+// Before anything is allocated.
+moert_shared_problem_t accepted(const moert_shared_problem_t& problem, const Options& options) {
+  options.allow({});
   if (const std::string reason = shared_refusal(problem); !reason.empty())
     throw PluginError(MOERT_UNIMPLEMENTED, reason);
   return problem;
@@ -76,14 +78,13 @@ Support GpuShared::supports(const Host&, const moert_shared_problem_t& problem) 
 }
 
 GpuShared::GpuShared(const Host&, const moert_shared_problem_t& problem, const Options& options)
-    : device_(accepted(problem).device),
+    : device_(accepted(problem, options).device),
       hidden_(problem.hidden_size),
       max_tokens_(problem.max_tokens),
       activation_dtype_(problem.activation_dtype),
       output_dtype_(problem.output_dtype),
       has_gate_((problem.flags & MOERT_SHARED_SIGMOID_GATE) != 0),
       mlps_(problem_of(problem)) {
-  options.allow({});
   if (!has_gate_) return;
   const CurrentDevice current(device_.ordinal);
   gate_ = static_cast<double*>(allocate(static_cast<uint64_t>(hidden_) * sizeof(double)));
