@@ -71,9 +71,9 @@ TEST_F(SimulatorPieces, EveryBlockIsThereOnce) {
 }
 
 TEST_F(SimulatorPieces, TheLimitHasALeast) {
-  set("MOERT_SIM_GRID_THREADS", "63");
+  set("MOERT_SIM_GRID_THREADS", "255");
   EXPECT_NE(refusal(MOERT_INVALID_ARGUMENT, [] { most_grid_threads(); })
-                .find("MOERT_SIM_GRID_THREADS='63' is not a number from 64 up to 4294967295"),
+                .find("MOERT_SIM_GRID_THREADS='255' is not a number from 256 up to 4294967295"),
             std::string::npos);
 }
 

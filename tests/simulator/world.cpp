@@ -73,7 +73,7 @@ const Settings& World::settings() {
   auto read = std::make_unique<Settings>();
   read->devices = static_cast<int32_t>(number_from("MOERT_SIM_DEVICES", 2, 64));
   read->memory = number_from("MOERT_SIM_MEMORY_MB", 4096, uint64_t{1} << 24) << 20;
-  read->grid_threads = number_from("MOERT_SIM_GRID_THREADS", 0xffffffff, 0xffffffff, 64);
+  read->grid_threads = number_from("MOERT_SIM_GRID_THREADS", 0xffffffff, 0xffffffff, 256);
   read->layout = layout_from_environment();
   settings_ = std::move(read);
   used_.resize(static_cast<size_t>(settings_->devices));
