@@ -26,13 +26,23 @@ class Once {
 
 }  // namespace
 
-DeviceMemory::DeviceMemory(int32_t ordinal, uint64_t bytes) : ordinal_(ordinal), bytes_(bytes) {
-  const CurrentDevice current(ordinal);
-  memory_ = allocate(bytes);
+void* allocate_for(const std::string& what, uint64_t bytes) {
+  try {
+    return allocate(bytes);
+  } catch (const PluginError& error) {
+    throw PluginError(error.code(), what + ": " + error.what(), error.native_code());
+  }
 }
 
-DeviceMemory::DeviceMemory(int32_t ordinal, const void* host, uint64_t bytes)
-    : DeviceMemory(ordinal, bytes) {
+DeviceMemory::DeviceMemory(int32_t ordinal, uint64_t bytes, const std::string& what)
+    : ordinal_(ordinal), bytes_(bytes) {
+  const CurrentDevice current(ordinal);
+  memory_ = allocate_for(what, bytes);
+}
+
+DeviceMemory::DeviceMemory(int32_t ordinal, const void* host, uint64_t bytes,
+                           const std::string& what)
+    : DeviceMemory(ordinal, bytes, what) {
   write(host);
 }
 

@@ -3,21 +3,25 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace moert::gpu {
+
+// Memory of the current device. Throws what allocate throws, with `what` the memory was to hold.
+void* allocate_for(const std::string& what, uint64_t bytes);
 
 // Bytes of a device's memory, which go back when the array does; none is no memory. Moving hands them on.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
-  // Contents are undefined. Throws what allocate throws.
-  DeviceMemory(int32_t ordinal, uint64_t bytes);
+  // Contents are undefined. Throws what allocate_for throws.
+  DeviceMemory(int32_t ordinal, uint64_t bytes, const std::string& what);
   // Holds what `host` holds when the constructor returns.
-  DeviceMemory(int32_t ordinal, const void* host, uint64_t bytes);
+  DeviceMemory(int32_t ordinal, const void* host, uint64_t bytes, const std::string& what);
   template <class T>
-  DeviceMemory(int32_t ordinal, const std::vector<T>& host)
-      : DeviceMemory(ordinal, host.data(), host.size() * sizeof(T)) {}
+  DeviceMemory(int32_t ordinal, const std::vector<T>& host, const std::string& what)
+      : DeviceMemory(ordinal, host.data(), host.size() * sizeof(T), what) {}
   ~DeviceMemory();
   DeviceMemory(DeviceMemory&& other) noexcept;
   DeviceMemory& operator=(DeviceMemory&& other) noexcept;

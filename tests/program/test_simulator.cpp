@@ -32,6 +32,28 @@ TEST(Simulator, RunsChecksAndCaptures) {
   EXPECT_EQ(read_file(folder / "host.safetensors"), read_file(folder / "device.safetensors"));
 }
 
+// What is short of memory says what it was for.
+TEST(Simulator, MemoryThatIsNotThereIsNamed) {
+  const TemporaryFolder folder;
+  struct Case {
+    const char *megabytes, *capture;
+    std::vector<std::string> texts;
+  };
+  const std::vector<Case> cases = {
+      {"32",
+       "  capture: [{ to: sim32.memory, options: { buffer_mb: 64 } }]\n",
+       {"the ring of", "which buffer_mb sizes", "bytes were asked for"}},
+      {"1", "", {"packed weights of", "bytes were asked for"}}};
+  for (const Case& c : cases) {
+    write_file(folder / "run.yaml", on_device("sim32:0", c.capture));
+    const Ended ended =
+        run_moert({"run", "run.yaml", "--plugin-path", kPlugins},
+                  {.folder = folder.path(), .environment = {{"MOERT_SIM_MEMORY_MB", c.megabytes}}});
+    EXPECT_EQ(ended.code, 5) << ended.command << "\n" << ended.err;
+    for (const std::string& text : c.texts) EXPECT_TRUE(contains(ended.err, text)) << ended.err;
+  }
+}
+
 TEST(Simulator, ADeviceThatIsNotThereIsNamed) {
   const TemporaryFolder folder;
   const Start with = {.folder = folder.path(), .environment = {{"MOERT_PLUGIN_PATH", kPlugins}}};

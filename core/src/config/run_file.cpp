@@ -148,7 +148,8 @@ Table data_keys() {
       {.path = "spec.capture[].options",
        .type = Type::map,
        .doc = "of the capturer itself; those of memory, file and shared_memory: "
-              "[plugins/capture](../plugins/capture/README.md)"},
+              "[plugins/capture](../plugins/capture/README.md); of cuda.memory and hip.memory: "
+              "[plugins/gpu](../plugins/gpu/README.md#the-capturer)"},
       {.path = "spec.capture[].options.*", .type = Type::scalar},
       {.path = "spec.replay",
        .type = Type::path,

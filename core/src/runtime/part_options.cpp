@@ -19,9 +19,7 @@ void PartOptions::check_create(const Call& call, moert_code_t code, const std::s
   throw Error(wrong ? Fault::usage : Fault::refused,
               candidate + " takes no such options for " + asked + ": " +
                   (text.empty() ? "no message" : text) + " (" + code_name(code) + ")",
-              place,
-              "the README of the candidate's plugin has its options; name the candidate that they "
-              "are for");
+              place, "the README of the candidate's plugin has its options");
 }
 
 }  // namespace moert::runtime

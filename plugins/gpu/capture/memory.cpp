@@ -70,8 +70,10 @@ GpuMemory::GpuMemory(const Host&, const moert_capture_spec_t& spec, const Option
       slots_(slots_of(options, layout_.bytes())),
       recorded_(spec.n_layers),
       sent_(device_.ordinal, words_of(max_tokens_)) {
-  ring_ = DeviceMemory(device_.ordinal, slots_ * layout_.bytes());
-  places_ = DeviceMemory(device_.ordinal, words_of(max_tokens_) * sizeof(int32_t));
+  ring_ = DeviceMemory(device_.ordinal, slots_ * layout_.bytes(),
+                       "the ring of " + std::to_string(slots_) + " rows, which buffer_mb sizes");
+  places_ = DeviceMemory(device_.ordinal, words_of(max_tokens_) * sizeof(int32_t),
+                         "the places of a step's rows");
   for (size_t slot = 0; slot < slots_; ++slot) free_.push_back(static_cast<int32_t>(slot));
   const CurrentDevice current(device_.ordinal);
   stream_ = create_stream();

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "../device_memory.hpp"
 #include "../upload.hpp"
 #include "rows.hpp"
 
@@ -56,7 +57,9 @@ InputScales::InputScales(const RowRule& rule, int64_t experts, bool gated)
     : rule_(rule), experts_(experts), gated_(gated) {
   if (!rule.by_weight()) return;
   numbers_.assign(static_cast<size_t>(experts * kParts), 1.0f);
-  memory_ = static_cast<float*>(allocate(static_cast<uint64_t>(experts) * kBundleBytes));
+  memory_ =
+      static_cast<float*>(allocate_for("input scales of " + std::to_string(experts) + " experts",
+                                       static_cast<uint64_t>(experts) * kBundleBytes));
 }
 
 InputScales::~InputScales() { release(memory_); }

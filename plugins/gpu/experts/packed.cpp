@@ -8,6 +8,7 @@
 #include <moert/sdk/weight.hpp>
 #include <vector>
 
+#include "../device_memory.hpp"
 #include "pack.hpp"
 #include "weight_source.hpp"
 
@@ -83,13 +84,8 @@ PackedMlps::PackedMlps(const PackedLayout& layout, const MlpSizes& sizes, int64_
       total += up_to(run->bytes * experts, kAlign);
     }
   }
-  try {
-    memory_ = static_cast<unsigned char*>(allocate(static_cast<uint64_t>(total)));
-  } catch (const PluginError& error) {
-    throw PluginError(error.code(),
-                      "packed weights of " + std::to_string(experts) + " experts: " + error.what(),
-                      error.native_code());
-  }
+  memory_ = static_cast<unsigned char*>(allocate_for(
+      "packed weights of " + std::to_string(experts) + " experts", static_cast<uint64_t>(total)));
   for (const auto& [run, first] : runs) run->base = memory_ + first;
 }
 

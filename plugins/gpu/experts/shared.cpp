@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared.hpp"
 
+#include "../device_memory.hpp"
 #include "../tensors.hpp"
 #include "../upload.hpp"
 #include "combine.hpp"
@@ -87,7 +88,8 @@ GpuShared::GpuShared(const Host&, const moert_shared_problem_t& problem, const O
       mlps_(problem_of(problem)) {
   if (!has_gate_) return;
   const CurrentDevice current(device_.ordinal);
-  gate_ = static_cast<double*>(allocate(static_cast<uint64_t>(hidden_) * sizeof(double)));
+  gate_ = static_cast<double*>(
+      allocate_for("the gate of shared experts", static_cast<uint64_t>(hidden_) * sizeof(double)));
 }
 
 GpuShared::~GpuShared() {

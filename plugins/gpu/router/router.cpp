@@ -84,7 +84,8 @@ GpuRouter::GpuRouter(const Host&, const moert_routing_t& routing, const Options&
       fault_(prepare_device(routing.device.ordinal)) {
   options.allow({});
   if (rule_.method == Method::simulated)
-    log_p_ = DeviceMemory(device_.ordinal, log_probabilities(rule_));
+    log_p_ =
+        DeviceMemory(device_.ordinal, log_probabilities(rule_), "probabilities of made-up routing");
 }
 
 void GpuRouter::load(uint32_t which, const moert_tensor_t& tensor) {

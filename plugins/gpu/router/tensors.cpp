@@ -69,7 +69,7 @@ void RouterTensors::load_gate(const moert_tensor_t& tensor, const char* name) {
   const Matrix source =
       matrix(&tensor, name, kFloats, num_experts_, hidden_size_, kCpu, MOERT_DATA_LOSS);
   const std::vector<unsigned char> rows = padded_rows(source);
-  DeviceMemory kept(ordinal_, rows);
+  DeviceMemory kept(ordinal_, rows, name);
   gate_ = {kept.data<void>(), num_experts_, whole_runs(hidden_size_), float_rows(source).type};
   gate_numbers_ = std::move(kept);
 }
@@ -84,7 +84,7 @@ DeviceMemory RouterTensors::numbers(const moert_tensor_t& tensor, const char* na
       throw PluginError(MOERT_DATA_LOSS, element(name, i) + " is not finite");
     values[static_cast<size_t>(i)] = value;
   }
-  return {ordinal_, values};
+  return {ordinal_, values, name};
 }
 
 void RouterTensors::load_selection_bias(const moert_tensor_t& tensor, const char* name) {
@@ -96,7 +96,7 @@ void RouterTensors::load_selection_bias(const moert_tensor_t& tensor, const char
     if (std::isnan(value)) throw PluginError(MOERT_DATA_LOSS, element(name, e) + " is NaN");
     values[static_cast<size_t>(e)] = static_cast<float>(value);
   }
-  selection_bias_ = DeviceMemory(ordinal_, values);
+  selection_bias_ = DeviceMemory(ordinal_, values, name);
 }
 
 void RouterTensors::check_token(const Matrix& table, int64_t token) const {
@@ -120,7 +120,7 @@ void RouterTensors::load_token_table(const moert_tensor_t& tensor, const char* n
     check_token(table, token);
     for (int64_t j = 0; j < top_k_; ++j) values.push_back(integer(table, token, j));
   }
-  token_table_ = DeviceMemory(ordinal_, values);
+  token_table_ = DeviceMemory(ordinal_, values, name);
   vocabulary_ = table.rows;
 }
 

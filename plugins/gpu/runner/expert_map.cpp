@@ -15,7 +15,7 @@ ExpertMap::ExpertMap(int32_t ordinal, int64_t experts, int64_t ids, int64_t loca
       experts_(experts),
       ids_(ids),
       local_experts_(local_experts),
-      record_(ordinal, sizeof(ExpertCopies)) {
+      record_(ordinal, sizeof(ExpertCopies), "the expert map") {
   std::vector<int32_t> own(static_cast<size_t>(experts));
   std::iota(own.begin(), own.end(), 0);
   take(std::move(own), 1);
@@ -23,7 +23,7 @@ ExpertMap::ExpertMap(int32_t ordinal, int64_t experts, int64_t ids, int64_t loca
 
 // What can fail comes before the record is written, and the old map goes after that.
 void ExpertMap::take(std::vector<int32_t> fresh, int64_t width) {
-  DeviceMemory memory(ordinal_, fresh);
+  DeviceMemory memory(ordinal_, fresh, "the expert map");
   const ExpertCopies copies = {memory.data<int32_t>(), width};
   record_.write(&copies);
   std::swap(device_, memory);

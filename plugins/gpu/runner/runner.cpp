@@ -80,7 +80,8 @@ GpuRunner::GpuRunner(const Host&, const moert_moe_layer_t& layer, const moert_mo
       scheme_(layer.experts->weight_scheme),
       warp_(remembered_facts(device_.ordinal).warp),
       map_(device_.ordinal, num_experts_, num_ids_, layer.experts->num_local_experts),
-      counts_(device_.ordinal, static_cast<uint64_t>(num_ids_) * sizeof(uint64_t)) {
+      counts_(device_.ordinal, static_cast<uint64_t>(num_ids_) * sizeof(uint64_t),
+              "counts of experts") {
   options.allow({});
   if (parts == nullptr || parts->router == nullptr || parts->experts == nullptr)
     throw PluginError(MOERT_INVALID_ARGUMENT, "a modular runner needs a router and routed experts");

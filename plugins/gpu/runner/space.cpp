@@ -60,7 +60,7 @@ void ExpertSpace::load_vector(const moert_piece_t& piece, const Tensor& wanted) 
   std::vector<double> numbers(static_cast<size_t>(whole_runs(wanted.cols)));
   for (int64_t c = 0; c < wanted.cols; ++c)
     numbers[static_cast<size_t>(c)] = static_cast<double>(static_cast<float>(number(source, 0, c)));
-  array(piece.part) = DeviceMemory(ordinal_, numbers);
+  array(piece.part) = DeviceMemory(ordinal_, numbers, std::string(wanted.name));
 }
 
 void ExpertSpace::load_matrix(const moert_piece_t& piece, const Tensor& wanted) {
@@ -75,7 +75,7 @@ void ExpertSpace::load_matrix(const moert_piece_t& piece, const Tensor& wanted) 
   const TensorView view(decoded.data(), MOERT_DTYPE_F32, {wanted.rows, wanted.cols});
   const Matrix source =
       matrix(view, wanted.name, {MOERT_DTYPE_F32}, wanted.rows, wanted.cols, kCpu);
-  array(piece.part) = DeviceMemory(ordinal_, padded_rows(source));
+  array(piece.part) = DeviceMemory(ordinal_, padded_rows(source), what);
 }
 
 void ExpertSpace::expect_complete() const {

@@ -52,11 +52,20 @@ class Options {
   void allow(std::initializer_list<std::string_view> known) const {
     for (uint32_t i = 0; i < count_; ++i)
       if (std::find(known.begin(), known.end(), entries_[i].key) == known.end())
-        throw PluginError(MOERT_INVALID_ARGUMENT,
-                          "unknown option '" + std::string(entries_[i].key) + "'");
+        throw PluginError(
+            MOERT_INVALID_ARGUMENT,
+            "unknown option '" + std::string(entries_[i].key) + "', there " + list(known));
   }
 
  private:
+  static std::string list(std::initializer_list<std::string_view> known) {
+    if (known.size() == 0) return "are none";
+    std::string text = known.size() == 1 ? "is" : "are";
+    for (const std::string_view& key : known)
+      text += (&key == known.begin() ? " " : ", ") + std::string(key);
+    return text;
+  }
+
   const moert_kv_t* entries_;
   uint32_t count_;
 };
