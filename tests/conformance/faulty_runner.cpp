@@ -1,7 +1,8 @@
-// Faults of runners, and runners without a fault that have no parts beside them: see faulty.cpp.
+// Faults of runners, and runners that have none but are unlike those of this project: see faulty.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #include <moert/sdk/error.hpp>
 #include <moert/sdk/tensor.hpp>
+#include <set>
 #include <utility>
 
 #include "faulty.hpp"
@@ -71,6 +72,16 @@ moert_code_t declines_every_layer(const moert_host_t* host, const moert_moe_laye
 }
 
 moert_code_t forgets_the_map(void*, const moert_tensor_t*, moert_error_t*) { return MOERT_OK; }
+
+// Of each local expert it knows the one that it is a copy of.
+moert_code_t keeps_the_inverse(void* self, const moert_tensor_t* map, moert_error_t* e) {
+  std::set<int32_t> placed;
+  for (int64_t i = 0; i < element_count(*map); ++i) {
+    const int32_t id = static_cast<const int32_t*>(map->data)[i];
+    if (id >= 0 && !placed.insert(id).second) return MOERT_INVALID_ARGUMENT;
+  }
+  return runner->set_expert_map(self, map, e);
+}
 
 moert_code_t never_resets(void* self, const moert_tensor_t* counts, uint32_t, moert_error_t* e) {
   return runner->load_statistics(self, counts, 0, e);
@@ -183,6 +194,8 @@ bool spoil_runner(std::string_view fault) {
     own_runner.supports = declines_every_layer;
   else if (fault == "forgets_the_map")
     own_runner.set_expert_map = forgets_the_map;
+  else if (fault == "keeps_the_inverse")
+    own_runner.set_expert_map = keeps_the_inverse;
   else if (fault == "never_resets")
     own_runner.load_statistics = never_resets;
   else

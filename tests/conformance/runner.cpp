@@ -202,10 +202,16 @@ void given_logits(const Feature& feature, const RunnerCase& c) {
   rig.expect(rows);
 }
 
+// Maps place experts: a local one stands under one logical expert at most.
+constexpr int64_t kCopies = 3;
+RunnerCase placed(const char* label) {
+  return {.label = label, .redundant = (kCopies - 1) * RunnerCase::experts};
+}
+
 // Two copies of an expert take turns by row, one that is not here adds nothing, and ids stay logical.
 void expert_map(const Feature& feature) {
-  RunnerRig rig(feature, {.label = "map"});
-  const std::vector<int32_t> map = {5, 4, -1, -1, 2, -1, 3, -1, 1, 0, 0, -1};
+  RunnerRig rig(feature, placed("map"));
+  const std::vector<int32_t> map = {5, 16, -1, -1, 2, -1, 9, -1, 1, 0, 17, -1};
   rig.set_map(map, 2);
   std::vector<int32_t> back(map.size(), -7);
   const TensorView view(back.data(), MOERT_DTYPE_I32, {RunnerCase::experts, 2});
@@ -225,7 +231,7 @@ void expert_map(const Feature& feature) {
 
 // Recorded before any map was set, and obeying every one since, whatever its number of copies.
 void expert_map_graph(const Feature& feature) {
-  RunnerRig rig(feature, {.label = "map_graph"});
+  RunnerRig rig(feature, placed("map_graph"));
   if ((rig.support.flags & MOERT_SUPPORT_GRAPH_SAFE) == 0) throw Skip{"promises no graphs"};
   if (rig.place.device()->graph_begin == nullptr) throw Skip{"the device has no graphs"};
   RunnerRows rows = rig.rows(kTokens);
@@ -234,9 +240,9 @@ void expert_map_graph(const Feature& feature) {
   const std::vector<std::vector<int32_t>> maps = {
       {},
       {5, 4, 3, 2, 1, 0},
-      {5, 4, 0, -1, 2, -1, 3, -1, 1, 0, 0, -1},
-      {0, 1, 2, 1, 2, 3, 2, 3, 4, 3, 4, 5, 4, 5, 0, 5, 0, 1},
-      {1, 2, 3, 4, 5, 0}};
+      {5, 16, 6, -1, 2, -1, 9, -1, 1, 0, 17, -1},
+      {0, 1, 2, 6, 7, 8, 17, 16, 15, 3, 9, 10, 4, 11, 5, 14, 12, 13},
+      {1, 2, 3, 4, 5, 17}};
   for (const std::vector<int32_t>& map : maps) {
     const auto copies = static_cast<int64_t>(map.size()) / RunnerCase::experts;
     if (copies > 0) rig.set_map(map, copies);

@@ -20,11 +20,13 @@ struct RunnerCase {
   bool norm_in = false, norm_out = false, bias = false, shared = false;
   double output_scale = 1, shared_scale = 0;  // 0: none
   uint32_t dtype = MOERT_DTYPE_F32;
+  int64_t redundant = 0;  // local experts beside the logical ones
 
   static constexpr int64_t h = RouterCase::h, i = 17, experts = 6, k = 3;
   static constexpr double eps = 1e-5;
   int64_t width() const { return latent == 0 ? h : latent; }
   int64_t ids() const { return experts + zero; }
+  int64_t local() const { return experts + redundant; }
   uint32_t flags() const;
   RouterCase router() const;
 };
@@ -94,7 +96,8 @@ class RunnerRig {
   bool hides_routing_ = false;
   RouterCase router_case_;
   RouterTensors router_;
-  std::vector<Mlp> experts_;
+  std::vector<Mlp>
+      experts_;  // by local id; all differ, so that an output tells which copy it is from
   std::optional<Mlp> shared_;
   Values down_, up_, norm_, bias_;
 };

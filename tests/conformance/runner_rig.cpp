@@ -70,7 +70,7 @@ RunnerRig::RunnerRig(const Feature& feature, const RunnerCase& c)
       case_(c),
       router_case_(c.router()),
       router_(router_case_, random) {
-  for (int64_t e = 0; e < RunnerCase::experts; ++e)
+  for (int64_t e = 0; e < c.local(); ++e)
     experts_.push_back(make_mlp(random, c.width(), RunnerCase::i, true, false, {}, c.dtype));
   if (c.shared) shared_ = make_mlp(random, RunnerCase::h, RunnerCase::i, true, false, {}, c.dtype);
   create(feature);
@@ -89,7 +89,8 @@ void RunnerRig::create(const Feature& feature) {
   experts.out_dtype = case_.dtype;
   const bool later = case_.shared || case_.output_scale != 1 || case_.flags() != 0;
   if (later) experts.out_dtype = MOERT_DTYPE_F32;
-  const Problem problem(experts, place.id());
+  Problem problem(experts, place.id());
+  problem.record.num_physical_experts = problem.record.num_local_experts = case_.local();
   const moert_routing_t routing = routing_of(router_case_, place.id());
   moert_shared_problem_t shared{};
   shared.struct_size = sizeof shared;
