@@ -229,7 +229,7 @@ void expert_map(const Feature& feature) {
   });
 }
 
-// Recorded before any map was set, and obeying every one since, whatever its number of copies.
+// Recorded before any other forward and any map, and obeying every one since, whatever its number of copies.
 void expert_map_graph(const Feature& feature) {
   RunnerRig rig(feature, placed("map_graph"));
   if ((rig.support.flags & MOERT_SUPPORT_GRAPH_SAFE) == 0) throw Skip{"promises no graphs"};

@@ -76,7 +76,7 @@ class RunnerRig {
   void set_map(const std::vector<int32_t>& map, int64_t copies);
 
   const moert_moe_runner_t& table;
-  moert_support_t support{};
+  moert_support_t support{};  // graphs only where the parts promise them as well
   void* self = nullptr;
   TestHost host;
   Place place;

@@ -46,15 +46,17 @@ const moert_feature_t* part_of(const Feature& feature, const char* kind) {
   throw Skip{"the plugin has no part of kind " + std::string(kind)};
 }
 
-// A part that says yes to `spec`.
+// A part that says yes to `spec`. A layer is safe in graphs if all of its parts are.
 template <class Table, class Spec>
 std::pair<const Table*, void*> make_part(const Feature& feature, const char* kind,
-                                         const TestHost& host, const Spec& spec) {
+                                         const TestHost& host, const Spec& spec,
+                                         uint32_t& layer_flags) {
   const auto* table = static_cast<const Table*>(part_of(feature, kind)->table);
   moert_support_t support{};
   support.struct_size = sizeof support;
   must("supports", [&](auto* e) { return table->supports(host.table(), &spec, &support, e); });
   if (support.verdict == 0) throw Skip{support.reason};
+  layer_flags &= support.flags | ~uint32_t{MOERT_SUPPORT_GRAPH_SAFE};
   void* self = nullptr;
   must("create", [&](auto* e) { return table->create(host.table(), &spec, nullptr, 0, &self, e); });
   return {table, self};
@@ -122,12 +124,12 @@ void RunnerRig::create(const Feature& feature) {
   parts.struct_size = sizeof parts;
   if ((support.flags & MOERT_SUPPORT_MONOLITHIC) == 0) {
     std::tie(parts.router, parts.router_self) =
-        make_part<moert_router_t>(feature, MOERT_KIND_ROUTER, host, routing);
-    std::tie(parts.experts, parts.experts_self) =
-        make_part<moert_routed_experts_t>(feature, MOERT_KIND_ROUTED_EXPERTS, host, problem.record);
+        make_part<moert_router_t>(feature, MOERT_KIND_ROUTER, host, routing, support.flags);
+    std::tie(parts.experts, parts.experts_self) = make_part<moert_routed_experts_t>(
+        feature, MOERT_KIND_ROUTED_EXPERTS, host, problem.record, support.flags);
     if (case_.shared)
-      std::tie(parts.shared, parts.shared_self) =
-          make_part<moert_shared_experts_t>(feature, MOERT_KIND_SHARED_EXPERTS, host, shared);
+      std::tie(parts.shared, parts.shared_self) = make_part<moert_shared_experts_t>(
+          feature, MOERT_KIND_SHARED_EXPERTS, host, shared, support.flags);
   }
   must("create",
        [&](auto* e) { return table.create(host.table(), &layer, &parts, nullptr, 0, &self, e); });

@@ -62,10 +62,18 @@ typedef struct moert_moe_problem {
   int64_t lora_slots;
 } moert_moe_problem_t;
 
-/* moert_support.flags: what the implementation promises for this problem. */
+/* moert_support.flags: what the implementation promises for this problem.
+ *
+ * GRAPH_SAFE: any forward (of a router: logits, route) after finish, also the first one, may stand
+ * between graph_begin and graph_end of its stream (device.h). It allocates nothing and waits for
+ * nothing; what it enqueues follows from the host's records, never from data on the device. A launch
+ * is a forward of its time: it reads and writes what then lies in the recorded buffers, workspace
+ * included, obeys the expert map and the weights that the object then has, and is counted. Addresses
+ * of the object's own memory stay valid until destroy; object and buffers outlive the last launch. A
+ * runner with parts promises it of its own work: ask the parts as well. */
 enum {
   MOERT_SUPPORT_DETERMINISTIC = 1u << 0,   /* same input, same bits, whatever the batch and threads */
-  MOERT_SUPPORT_GRAPH_SAFE = 1u << 1,
+  MOERT_SUPPORT_GRAPH_SAFE = 1u << 1,      /* see above                                             */
   MOERT_SUPPORT_CONCURRENT_LOAD = 1u << 2, /* load may run on several threads, one expert each      */
   MOERT_SUPPORT_MONOLITHIC = 1u << 3,      /* routes inside; forward reports the ids it chose       */
   MOERT_SUPPORT_HIDES_ROUTING = 1u << 4    /* a runner that neither reports ids nor takes forced
