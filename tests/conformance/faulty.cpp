@@ -1,13 +1,14 @@
 // A plugin that is another one with a fault: shows that the suite finds the fault.
 // SPDX-License-Identifier: Apache-2.0
 //
-// MOERT_FAULTY_TARGET names the file of the other plugin, MOERT_FAULT the fault. Only the feature that
-// has the fault is offered, or with MOERT_FAULTY_WHOLE=1 the others beside it, as they are: those that it is
-// composed of, or that run on it.
+// MOERT_FAULTY_TARGET names the file of the other plugin, MOERT_FAULT the fault. Only the features that
+// have the fault are offered, the first of their kind, or with MOERT_FAULTY_WHOLE=1 the others beside them, as they are:
+// those that they are composed of, or that run on them.
 #include <dlfcn.h>
 #include <moert/abi/entry.h>
 
 #include <cstdlib>
+#include <map>
 #include <vector>
 
 #include "faulty.hpp"
@@ -27,6 +28,8 @@ const void* spoiled(const moert_feature_t& feature, std::string_view fault) {
   const std::string_view kind = feature.kind;
   if (kind == MOERT_KIND_ROUTED_EXPERTS)
     return spoil(feature, experts, own_experts, spoil_experts, fault);
+  if (kind == MOERT_KIND_SHARED_EXPERTS)
+    return spoil(feature, shared, own_shared, spoil_shared, fault);
   if (kind == MOERT_KIND_ROUTER) return spoil(feature, router, own_router, spoil_router, fault);
   if (kind == MOERT_KIND_QUANT_METHOD) return spoil(feature, quant, own_quant, spoil_quant, fault);
   if (kind == MOERT_KIND_CAPTURER)
@@ -51,7 +54,7 @@ const moert_plugin_t* target() {
 }
 
 const moert_plugin_t* build() {
-  static moert_feature_t with_fault;
+  static std::map<std::string_view, moert_feature_t> with_fault;  // by kind
   static std::vector<const moert_feature_t*> features;
   static moert_plugin_t plugin;
   const moert_plugin_t* other = target();
@@ -59,20 +62,18 @@ const moert_plugin_t* build() {
   if (other == nullptr || fault == nullptr) return nullptr;
   const bool whole = std::getenv("MOERT_FAULTY_WHOLE") != nullptr;
   device = static_cast<const moert_device_t*>(table_of(MOERT_KIND_DEVICE));
-  bool found = false;
   for (uint32_t i = 0; i < other->n_features; ++i) {
     const moert_feature_t& feature = *other->features[i];
-    const void* table = found ? nullptr : spoiled(feature, fault);
+    const void* table = with_fault.contains(feature.kind) ? nullptr : spoiled(feature, fault);
     if (table != nullptr) {
-      with_fault = feature;
-      with_fault.table = table;
-      found = true;
-      features.push_back(&with_fault);
+      moert_feature_t& copy = with_fault[feature.kind] = feature;
+      copy.table = table;
+      features.push_back(&copy);
     } else if (whole) {
       features.push_back(&feature);
     }
   }
-  if (!found) return nullptr;
+  if (with_fault.empty()) return nullptr;
   plugin = *other;
   plugin.features = features.data();
   plugin.n_features = static_cast<uint32_t>(features.size());

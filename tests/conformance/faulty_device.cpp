@@ -10,6 +10,7 @@ namespace moert::faulty {
 
 const moert_device_t* device;
 moert_device_t own_device;
+bool recording;
 
 namespace {
 
@@ -101,7 +102,6 @@ moert_code_t ends_nothing(const moert_stream_t*, void** graph, moert_error_t*) {
 moert_code_t launches_nothing(const moert_stream_t*, void*, moert_error_t*) { return MOERT_OK; }
 void destroys_nothing(int32_t, void*) {}
 
-bool recording;
 moert_code_t begins(const moert_stream_t* stream, moert_error_t* e) {
   const moert_code_t code = device->graph_begin(stream, e);
   recording = code == MOERT_OK;
@@ -121,6 +121,8 @@ bool spoil_graphs(std::string_view fault) {
   else if (fault == "does_what_it_records")
     own_device.graph_begin = begins_nothing, own_device.graph_end = ends_nothing,
     own_device.graph_launch = launches_nothing, own_device.graph_destroy = destroys_nothing;
+  else if (fault == "records_other_bits")
+    own_device.graph_begin = begins, own_device.graph_end = ends;
   else if (fault == "waits_while_recording")
     own_device.graph_begin = begins, own_device.graph_end = ends,
     own_device.stream_synchronize = waits_while_recording;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "faulty.hpp"
+#include "faulty_twins.hpp"
 
 namespace moert::faulty {
 
@@ -174,7 +175,9 @@ bool spoil_experts(std::string_view fault) {
     own_experts.forward = forward;
     return true;
   }
-  if (fault == "takes_pieces_twice")
+  if (fault == "records_other_bits")
+    Twins<experts>::put(own_experts);
+  else if (fault == "takes_pieces_twice")
     own_experts.load = takes_pieces_twice;
   else if (fault == "says_nothing")
     own_experts.load = says_nothing;

@@ -48,13 +48,14 @@ void wrong_expert_ids(const Feature& feature) {
   }
 }
 
-// One recording, launched for batches that differ in how tokens meet experts.
+// One recording, of the first forward, launched for batches that differ in how tokens meet experts.
 void experts_graph(const Feature& feature) {
   Random random("graph");
   ExpertsRig rig(feature, kExperts);
   if ((rig.support().flags & MOERT_SUPPORT_GRAPH_SAFE) == 0) throw Skip{"promises no graphs"};
   if (rig.place().device()->graph_begin == nullptr) throw Skip{"the device has no graphs"};
-  rig.load_all(make_experts(kExperts, random));
+  const std::vector<Mlp> experts = make_experts(kExperts, random);
+  rig.load_all(experts);
   rig.finish();
   constexpr int64_t kTokens = 19;
   Batch spread = make_batch(kExperts, random, kTokens), one = make_batch(kExperts, random, kTokens),
@@ -62,21 +63,20 @@ void experts_graph(const Feature& feature) {
   for (size_t i = 0; i < one.ids.size(); ++i) one.ids[i] = i % 3 == 0 ? 4 : -1;
   for (size_t i = 0; i < few.ids.size(); ++i)
     if (i / 3 % 7 != 2) few.ids[i] = -1;
-  std::vector<Bytes> want;
-  for (const Batch* batch : {&spread, &one, &few, &spread}) want.push_back(rig.forward(*batch));
   ExpertsRig::Args args(rig, spread);
   Recording recording(rig.place(), [&] {
     must("forward", [&](auto* e) { return rig.table().forward(rig.self(), &args.record, e); });
   });
-  size_t launch = 0;
   for (const Batch* batch : {&spread, &one, &few, &spread}) {
+    const Bytes want = rig.forward(*batch);
     args.hidden.buffer().write(batch->hidden.bytes);
     args.ids.buffer().write(bytes_of(batch->ids));
     args.weights.buffer().write(bytes_of(batch->weights));
-    args.out.buffer().write(Bytes(want[0].size(), 0xff));
+    args.out.buffer().write(Bytes(want.size(), 0xff));
     recording.launch();
-    EXPECT_TRUE(args.out.read() == want[launch]) << "launch " << launch << " gives other bits";
-    ++launch;
+    const Bytes got = args.out.read();
+    expect_experts(kExperts, experts, *batch, got);
+    EXPECT_TRUE(got == want || !rig.deterministic()) << "a launch gives other bits";
   }
   args.workspace.expect_guards("the workspace");
 }
@@ -99,6 +99,10 @@ struct Route {
   }
   void run(RouterRig& rig) {
     must("route", [&](auto* e) { return rig.table().route(rig.self(), &args.record, e); });
+  }
+  Decisions read() const {
+    return {values_of<int32_t>(args.ids.read()), values_of<float>(args.weights.read()),
+            values_of<float>(args.margins.read())};
   }
   // Row 2 has no experts, the others have those of `want`.
   void expect_row_2_absent(const Decisions& want, const std::string& what) {
@@ -155,18 +159,20 @@ void router_graph(const Feature& feature) {
   if (rig.place().device()->graph_begin == nullptr) throw Skip{"the device has no graphs"};
   std::vector<std::vector<float>> rows;
   std::vector<Decisions> want;
-  for (int i = 0; i < 3; ++i) {
-    rows.push_back(clear_logits(kTopk, rig.random(), 4, rig.tensors()));
-    want.push_back(rig.route(rows.back()));
-  }
+  for (int i = 0; i < 3; ++i) rows.push_back(clear_logits(kTopk, rig.random(), 4, rig.tensors()));
   Route route(rig, kTopk, rows[0]);
   Recording recording(rig.place(), [&] { route.run(rig); });
+  for (const std::vector<float>& logits : rows) want.push_back(rig.route(logits));
   for (const size_t i : {size_t{0}, size_t{1}, size_t{2}, size_t{0}}) {
     route.args.logits.buffer().write(bytes_of(rows[i]));
     recording.launch();
-    EXPECT_EQ(values_of<int32_t>(route.args.ids.read()), want[i].ids) << "launch of rows " << i;
-    EXPECT_TRUE(route.args.weights.read() == bytes_of(want[i].weights)) << "rows " << i;
-    EXPECT_TRUE(route.args.margins.read() == bytes_of(want[i].margins)) << "rows " << i;
+    const Decisions got = route.read();
+    for (int64_t t = 0; t < 4; ++t)
+      expect_decision(kTopk, got, t,
+                      decide(kTopk, rig.tensors(), &rows[i][static_cast<size_t>(t * kTopk.e)]));
+    if (!rig.deterministic()) continue;
+    EXPECT_TRUE(bytes_of(got.weights) == bytes_of(want[i].weights)) << "rows " << i;
+    EXPECT_TRUE(bytes_of(got.margins) == bytes_of(want[i].margins)) << "rows " << i;
   }
 }
 
