@@ -33,6 +33,9 @@ extern moert_device_t own_device;
 
 // Between graph_begin and graph_end of that device, where the fault is one that watches it.
 extern bool recording;
+// Of faulty_runner.cpp: a launch whose runner has the expert map that it had when it was recorded.
+moert_code_t launches_with_the_map_recorded(const moert_stream_t* stream, void* graph,
+                                            moert_error_t* e);
 
 // The table of the other plugin's first feature of a kind, or NULL.
 const void* table_of(std::string_view kind);

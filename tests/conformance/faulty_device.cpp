@@ -123,6 +123,9 @@ bool spoil_graphs(std::string_view fault) {
     own_device.graph_launch = launches_nothing, own_device.graph_destroy = destroys_nothing;
   else if (fault == "records_other_bits")
     own_device.graph_begin = begins, own_device.graph_end = ends;
+  else if (fault == "bakes_the_map")
+    own_device.graph_begin = begins, own_device.graph_end = ends,
+    own_device.graph_launch = launches_with_the_map_recorded;
   else if (fault == "waits_while_recording")
     own_device.graph_begin = begins, own_device.graph_end = ends,
     own_device.stream_synchronize = waits_while_recording;

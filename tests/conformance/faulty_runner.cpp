@@ -1,9 +1,11 @@
 // Faults of runners, and runners that have none but are unlike those of this project: see faulty.cpp.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <moert/sdk/error.hpp>
 #include <moert/sdk/tensor.hpp>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "faulty.hpp"
 
@@ -81,6 +83,40 @@ moert_code_t keeps_the_inverse(void* self, const moert_tensor_t* map, moert_erro
     if (id >= 0 && !placed.insert(id).second) return MOERT_INVALID_ARGUMENT;
   }
   return runner->set_expert_map(self, map, e);
+}
+
+// A graph has the map of the time when it was recorded; what is not recorded obeys the last one.
+struct Map {
+  std::vector<int32_t> ids;
+  int64_t experts = 0, copies = 0;
+};
+Map map_now, map_recorded;
+void* recorded;  // the runner
+
+moert_code_t notes_the_map(void* self, const moert_tensor_t* map, moert_error_t* e) {
+  const moert_code_t code = runner->set_expert_map(self, map, e);
+  if (code != MOERT_OK) return code;
+  const auto* first = static_cast<const int32_t*>(map->data);
+  map_now = {{first, first + element_count(*map)}, map->shape[0], map->shape[1]};
+  return code;
+}
+moert_code_t notes_the_recording(void* self, const moert_runner_args_t* args, moert_error_t* e) {
+  if (recording) recorded = self, map_recorded = map_now;
+  return runner->forward(self, args, e);
+}
+void forgets_the_recording(void* self) {
+  map_now = {};
+  recorded = nullptr;
+  runner->destroy(self);
+}
+
+moert_code_t use(const Map& map, moert_error_t* e) {
+  std::vector<int32_t> ids = map.ids;
+  for (int64_t id = 0; map.copies == 0 && id < map_now.experts; ++id)
+    ids.push_back(static_cast<int32_t>(id));
+  const TensorView view(ids.data(), MOERT_DTYPE_I32,
+                        {map_now.experts, std::max<int64_t>(map.copies, 1)});
+  return runner->set_expert_map(recorded, view, e);
 }
 
 moert_code_t never_resets(void* self, const moert_tensor_t* counts, uint32_t, moert_error_t* e) {
@@ -177,6 +213,15 @@ bool make_whole(std::string_view name) {
 
 }  // namespace
 
+moert_code_t launches_with_the_map_recorded(const moert_stream_t* stream, void* graph,
+                                            moert_error_t* e) {
+  if (recorded == nullptr || map_now.experts == 0) return device->graph_launch(stream, graph, e);
+  moert_code_t code = use(map_recorded, e);
+  if (code == MOERT_OK) code = device->graph_launch(stream, graph, e);
+  if (code == MOERT_OK) code = device->stream_synchronize(stream, e);
+  return code == MOERT_OK ? use(map_now, e) : code;
+}
+
 bool spoil_runner(std::string_view fault) {
   constexpr std::pair<std::string_view, Forward*> kForwards[] = {
       {"routes_padded_rows", routes_padded_rows},
@@ -194,6 +239,9 @@ bool spoil_runner(std::string_view fault) {
     own_runner.supports = declines_every_layer;
   else if (fault == "forgets_the_map")
     own_runner.set_expert_map = forgets_the_map;
+  else if (fault == "bakes_the_map")
+    own_runner.set_expert_map = notes_the_map, own_runner.forward = notes_the_recording,
+    own_runner.destroy = forgets_the_recording;
   else if (fault == "keeps_the_inverse")
     own_runner.set_expert_map = keeps_the_inverse;
   else if (fault == "never_resets")
