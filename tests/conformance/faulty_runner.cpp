@@ -45,6 +45,20 @@ moert_code_t refuses_no_tokens(void* self, const moert_runner_args_t* args, moer
   return runner->forward(self, args, e);
 }
 
+// Before it looks at what is valid.
+moert_code_t checks_padded_tokens(void* self, const moert_runner_args_t* args, moert_error_t* e) {
+  std::vector<int64_t> tokens;
+  if (args->token_ids != nullptr) tokens.resize(static_cast<size_t>(args->token_ids->shape[0]));
+  if (!tokens.empty()) {
+    const moert_code_t code = device->copy_to_host(
+        args->stream, tokens.data(), args->token_ids->data, tokens.size() * sizeof tokens[0], e);
+    if (code != MOERT_OK) return code;
+  }
+  for (const int64_t token : tokens)
+    if (token < -1 || token > INT32_MAX) return MOERT_INVALID_ARGUMENT;
+  return runner->forward(self, args, e);
+}
+
 moert_code_t leaves_out_the_last_row(void* self, const moert_runner_args_t* args,
                                      moert_error_t* e) {
   const moert_code_t code = runner->forward(self, args, e);
@@ -228,6 +242,7 @@ bool spoil_runner(std::string_view fault) {
       {"routes_forced_rows", routes_forced_rows},
       {"computes_given_logits", computes_given_logits},
       {"refuses_no_tokens", refuses_no_tokens},
+      {"checks_padded_tokens", checks_padded_tokens},
       {"leaves_out_the_last_row", leaves_out_the_last_row}};
   constexpr std::pair<std::string_view, Create*> kCreates[] = {
       {"scales_output_twice", scales_output_twice}, {"shares_at_full_scale", shares_at_full_scale}};

@@ -93,6 +93,13 @@ Expected RunnerRig::expected_row(const RunnerRows& rows, int64_t t,
   return row;
 }
 
+Decision RunnerRig::rule(const RunnerRows& rows, int64_t t) const {
+  const float* logits = &rows.logits[static_cast<size_t>(t * router_case_.e)];
+  if (!case_.hash) return decide(router_case_, router_, logits);
+  const auto first = router_.table.begin() + rows.token_ids[static_cast<size_t>(t)] * RunnerCase::k;
+  return weigh(router_case_, router_, logits, {first, first + RunnerCase::k});
+}
+
 void RunnerRig::expect(const RunnerRows& rows,
                        const std::function<int32_t(int64_t, int32_t)>& local) const {
   const auto k = static_cast<size_t>(RunnerCase::k);
@@ -109,9 +116,8 @@ void RunnerRig::expect(const RunnerRows& rows,
       for (size_t j = 0; j < k; ++j)
         EXPECT_EQ(rows.decisions.ids[at + j], rows.forced[at + j]) << "forced row " << t;
     } else {
-      const Decision rule =
-          decide(router_case_, router_, &rows.logits[static_cast<size_t>(t * router_case_.e)]);
-      if (rule.clear) expect_decision(router_case_, rows.decisions, t, rule);
+      const Decision want_row = rule(rows, t);
+      if (want_row.clear) expect_decision(router_case_, rows.decisions, t, want_row);
     }
     const Expected row = expected_row(rows, t, local);
     want.value.insert(want.value.end(), row.value.begin(), row.value.end());
@@ -153,7 +159,8 @@ void padded_rows(const Feature& feature, const RunnerCase& c) {
         << "row " << t << " changed with the rows beside it";
 }
 
-// What stands in a padded row is nobody's: ids that no expert has, or that come twice, are neither wrong nor forced.
+// What stands in a padded row is nobody's: ids that no expert has, or that come twice, are neither wrong nor forced, and
+// no token is looked for.
 void stale_rows(const Feature& feature, const RunnerCase& c) {
   RunnerRig rig(feature, c);
   RunnerRows rows = rig.rows(kTokens);
@@ -163,6 +170,10 @@ void stale_rows(const Feature& feature, const RunnerCase& c) {
       {-1, -1, -1},      {-1, 3, INT32_MIN}, {5, 0, 1}};
   for (const std::vector<int32_t>& row : forced)
     rows.forced.insert(rows.forced.end(), row.begin(), row.end());
+  if (c.hash) {
+    const auto last = RouterTensors::kVocabulary - 1;
+    rows.token_ids = {INT64_MAX, 0, last, last + 1, 5, INT64_MIN, 3};
+  }
   rig.forward(rows);
   rig.expect(rows);
 }
@@ -277,8 +288,9 @@ void add_runner_tests(const Feature& feature) {
     add(feature, "Numbers", c.label, [=] { numbers(feature, c); });
     add(feature, "PaddedRows", c.label, [=] { padded_rows(feature, c); });
   }
-  const RunnerCase plain = {.label = "plain"}, zero = {.label = "zero_experts", .zero = 3};
-  for (const RunnerCase& c : {plain, zero}) {
+  const RunnerCase plain = {.label = "plain"}, zero = {.label = "zero_experts", .zero = 3},
+                   hash = {.label = "hash", .hash = true};
+  for (const RunnerCase& c : {plain, zero, hash}) {
     add(feature, "StaleRows", c.label, [=] { stale_rows(feature, c); });
     add(feature, "ZeroTokens", c.label, [=] { zero_tokens(feature, c); });
     add(feature, "ForcedIds", c.label, [=] { forced_ids(feature, c); });

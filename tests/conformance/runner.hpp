@@ -20,6 +20,7 @@ struct RunnerCase {
   bool norm_in = false, norm_out = false, bias = false, shared = false;
   double output_scale = 1, shared_scale = 0;  // 0: none
   uint32_t dtype = MOERT_DTYPE_F32;
+  bool hash = false;      // experts by a table of token ids
   int64_t redundant = 0;  // local experts beside the logical ones
 
   static constexpr int64_t h = RouterCase::h, i = 17, experts = 6, k = 3;
@@ -36,10 +37,11 @@ std::vector<RunnerCase> runner_cases();
 struct RunnerRows {
   int64_t tokens = 0;
   Values hidden;
-  std::vector<uint8_t> valid;   // empty: all
-  std::vector<int32_t> forced;  // empty: none
-  std::vector<float> logits;    // given: the runner reads them
-  Decisions decisions;          // out
+  std::vector<uint8_t> valid;      // empty: all
+  std::vector<int32_t> forced;     // empty: none
+  std::vector<int64_t> token_ids;  // empty where the rule reads none
+  std::vector<float> logits;       // given: the runner reads them
+  Decisions decisions;             // out
   Bytes out;
 
   bool padded(int64_t t) const { return !valid.empty() && valid[static_cast<size_t>(t)] == 0; }
@@ -64,7 +66,7 @@ class RunnerRig {
     void run();
     void read(RunnerRows& rows);  // what it made of them
     RunnerRig& rig;
-    Tensor hidden, logits, ids, weights, margins, out, forced, valid;
+    Tensor hidden, logits, ids, weights, margins, out, forced, token_ids, valid;
     Buffer workspace;
     moert_runner_args_t args{};
   };
@@ -89,6 +91,7 @@ class RunnerRig {
   Values matrix(int64_t rows, int64_t cols);
   void load_layer(uint32_t part, const Values& values, int64_t rows, int64_t cols);
   std::vector<double> expert_row(const double* x) const;
+  Decision rule(const RunnerRows& rows, int64_t t) const;
   Expected expected_row(const RunnerRows& rows, int64_t t,
                         const std::function<int32_t(int64_t, int32_t)>& local) const;
 

@@ -18,6 +18,10 @@ uint32_t RunnerCase::flags() const {
 RouterCase RunnerCase::router() const {
   RouterCase c = {.label = label, .e = ids(), .k = k, .flags = MOERT_ROUTING_RENORMALIZE};
   c.dtype = dtype;
+  if (hash) {
+    c.method = "hash";
+    c.flags |= MOERT_ROUTING_NEEDS_TOKEN_IDS;
+  }
   return c;
 }
 
@@ -27,6 +31,7 @@ std::vector<RunnerCase> runner_cases() {
           {.label = "zero_experts", .zero = 3, .output_scale = 2.5},
           {.label = "shared", .shared = true, .output_scale = 0.5, .shared_scale = 0.75},
           {.label = "bias", .bias = true, .output_scale = 3},
+          {.label = "hash", .hash = true},
           {.label = "latent", .latent = 20},
           {.label = "latent_norm_in", .latent = 20, .norm_in = true, .shared = true},
           {.label = "latent_norm_out", .latent = 20, .norm_out = true, .bias = true},
@@ -182,6 +187,12 @@ void RunnerRig::load() {
                         {router_case_.e, RouterCase::h});
   must("load_router",
        [&](auto* e) { return table.load_router(self, MOERT_ROUTER_GATE_WEIGHT, gate, e); });
+  const TensorView table_of_tokens(static_cast<const void*>(router_.table.data()), MOERT_DTYPE_I32,
+                                   {RouterTensors::kVocabulary, RunnerCase::k});
+  if (case_.hash)
+    must("load_router", [&](auto* e) {
+      return table.load_router(self, MOERT_ROUTER_TOKEN_TABLE, table_of_tokens, e);
+    });
   for (size_t e = 0; e < experts_.size(); ++e)
     load_mlp(experts_[e], static_cast<int64_t>(e), false, case_.dtype);
   if (shared_) load_mlp(*shared_, 0, true, case_.dtype);
@@ -208,6 +219,8 @@ RunnerRows RunnerRig::rows(int64_t tokens) {
   std::vector<double> numbers(static_cast<size_t>(tokens * RunnerCase::h));
   for (double& x : numbers) x = random.uniform();
   made.hidden = rounded(case_.dtype, numbers);
+  for (int64_t t = 0; case_.hash && t < tokens; ++t)
+    made.token_ids.push_back(random.below(RouterTensors::kVocabulary));
   return made;
 }
 
@@ -228,6 +241,7 @@ RunnerRig::Call::Call(RunnerRig& of, const RunnerRows& rows)
       margins(rig.place, MOERT_DTYPE_F32, {rows.tokens}),
       out(rig.place, rig.case_.dtype, {rows.tokens, RunnerCase::h}),
       forced(rig.place, MOERT_DTYPE_I32, {rows.tokens, RunnerCase::k}),
+      token_ids(rig.place, MOERT_DTYPE_I64, {rows.tokens}),
       valid(rig.place, MOERT_DTYPE_U8, {rows.tokens}),
       workspace(rig.place, workspace_bytes(rig, rows.tokens)) {
   if (rig.hides_routing_) throw Skip{"hides its routing, and without it outputs cannot be judged"};
@@ -248,6 +262,10 @@ RunnerRig::Call::Call(RunnerRig& of, const RunnerRows& rows)
   if (!rows.forced.empty()) {
     forced.buffer().write(bytes_of(rows.forced));
     args.forced_ids = forced.get();
+  }
+  if (rig.case_.hash) {
+    token_ids.buffer().write(bytes_of(rows.token_ids));
+    args.token_ids = token_ids.get();
   }
   if (!rows.valid.empty()) {
     valid.buffer().write(bytes_of(rows.valid));
