@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -36,6 +37,31 @@ TEST(CtrlC, AtOnceIsNoCrash) {
     EXPECT_TRUE(ended.code == 130 || ended.signal == 2) << delay << " ms" << MOERT_SHOW(ended);
     EXPECT_TRUE(files_below(folder.path()).empty());
   }
+}
+
+// Work that does not look up for long is ended, and not in silence: a log that waits for its reader stands for it.
+class CtrlCWithoutAnswer : public ::testing::Test {
+ protected:
+  void SetUp() override { ASSERT_EQ(::mkfifo((folder / "log").c_str(), 0600), 0); }
+  const TemporaryFolder folder;
+};
+
+TEST_F(CtrlCWithoutAnswer, EndsTheProgramAndSaysSo) {
+  const Ended ended =
+      run_moert({"env", "--log-file", "log"}, {.folder = folder.path(), .interrupt_after_ms = 400});
+  EXPECT_EQ(ended.code, 130) << MOERT_SHOW(ended);
+  EXPECT_EQ(ended.err, "interrupted\n") << MOERT_SHOW(ended);
+}
+
+TEST_F(CtrlCWithoutAnswer, TwiceEndsItAtOnceAndSaysSo) {
+  const Ended ended = run_moert(
+      {"--version"},
+      {.folder = folder.path(),
+       .shell =
+           " >version; " + std::string(MOERT_PROGRAM) +
+           " env --log-file log & sleep 0.4; kill -TERM $!; sleep 0.4; kill -TERM $!; wait $!"});
+  EXPECT_EQ(ended.code, 130) << MOERT_SHOW(ended);
+  EXPECT_EQ(ended.err, "interrupted\n") << MOERT_SHOW(ended);
 }
 
 TEST(LostOutput, ClosedStdoutIsAnError) {

@@ -14,8 +14,8 @@ struct Interrupted final : std::exception {
 
 // Main thread, before any other starts. SIGINT and SIGTERM ask the program to stop: the work stops at
 // the next throw_if_interrupted(). A second one, or two seconds without an answer, end the process at
-// once. A closed pipe is an error of write(), not a signal. Channels 0 to 2 that are closed are
-// occupied, so that no file of ours gets their number.
+// once, with no more than a word. A closed pipe is an error of write(), not a signal. Channels 0 to 2
+// that are closed are occupied, so that no file of ours gets their number.
 void catch_signals();
 bool interrupted() noexcept;
 void throw_if_interrupted();
