@@ -78,6 +78,25 @@ TEST(Devices, ADeviceThatIsNamedIsNotReplaced) {
   }
 }
 
+// However long its word is, a plugin might have it: that is no slip of the pen.
+TEST(Devices, OneThatNoPluginHasIsAskedForRightly) {
+  for (const char* device : {"tpu:0", "tpu", "metal:0", "sim32:0", "my_npu2:3"}) {
+    const Ended ended = run_moert({"run", run_file("olmoe-f32"), "--device", device});
+    EXPECT_EQ(ended.code, 5) << MOERT_SHOW(ended);
+    EXPECT_TRUE(contains(ended.err, "no plugin offers such a device")) << MOERT_SHOW(ended);
+  }
+}
+
+TEST(Devices, WhatIsNoNameOfOneIsAMistake) {
+  for (const std::string& device :
+       {std::string("cuda0"), std::string("cuda:"), std::string("cuda:x"), std::string("metal:-1"),
+        std::string(":0"), std::string("a b:0"), std::string(33, 'a') + ":0"}) {
+    const Ended ended = run_moert({"bench", "experts", "--shape", "64x32x8x2", "--device", device});
+    EXPECT_EQ(ended.code, 2) << MOERT_SHOW(ended);
+    EXPECT_TRUE(contains(ended.err, "'" + device + "' is no device")) << MOERT_SHOW(ended);
+  }
+}
+
 TEST(Devices, AutoGoesOnToTheProcessor) {
   const Ended ended = run_moert({"run", run_file("olmoe-f32"), "--device", "auto", "--json"},
                                 {.environment = kHidden});

@@ -15,6 +15,7 @@ namespace {
 struct Wanted {
   std::string kind;  // empty: any
   int32_t ordinal = 0;
+  bool numbered = false;  // the number was given
 };
 
 [[noreturn]] void no_device(const std::string& text) {
@@ -25,7 +26,7 @@ struct Wanted {
 Wanted parse_wanted(const std::string& text) {
   if (text == "auto") return {};
   const size_t colon = text.find(':');
-  Wanted wanted{text.substr(0, colon), 0};
+  Wanted wanted{text.substr(0, colon), 0, colon != std::string::npos};
   if (colon != std::string::npos) {
     const char* end = text.data() + text.size();
     const auto [at, error] = std::from_chars(text.data() + colon + 1, end, wanted.ordinal);
@@ -33,6 +34,15 @@ Wanted parse_wanted(const std::string& text) {
   }
   if (wanted.kind.empty()) no_device(text);
   return wanted;
+}
+
+// One that a plugin might have, though none does: in the form of spec.device. Without a number a long one is rather
+// "cuda0".
+bool may_be_kind(const Wanted& wanted) {
+  static constexpr const char* kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_";
+  const size_t longest = wanted.numbered ? 32 : 4;
+  return wanted.kind.size() <= longest &&
+         wanted.kind.find_first_not_of(kLetters) == std::string::npos;
 }
 
 // By preference of the plugin's short name, then rank, then name.
@@ -86,8 +96,7 @@ Device::Device(const Session& session, const std::string& wanted_text,
     if (open(session, *candidate, wanted.ordinal, why)) return;
     reasons.push_back(candidate->name + ": " + why);
   }
-  constexpr size_t kLetters = 4;  // of a kind; a longer word is one only if a plugin says so
-  if (reasons.empty() && wanted.kind.size() > kLetters) no_device(wanted_text);
+  if (reasons.empty() && !may_be_kind(wanted)) no_device(wanted_text);
   if (reasons.empty())
     reasons.emplace_back("no plugin offers such a device; see `moert plugins list`");
   throw Error(Fault::device, "no device for '" + wanted_text + "'", "device",
