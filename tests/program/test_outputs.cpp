@@ -1,6 +1,7 @@
 // Outputs never replace what a run reads, and a place that cannot be written is found at once.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -62,6 +63,21 @@ TEST_F(OwnOutputs, APlaceThatCannotBeWrittenIsFoundFirst) {
   const Ended ended = run({"outputs.file=new/folder/out.safetensors"});
   EXPECT_EQ(ended.code, 6) << MOERT_SHOW(ended);
   EXPECT_FALSE(fs::exists(folder / "new"));
+}
+
+TEST_F(OwnOutputs, AFolderThatCannotBeMadeIsNamedWithTheReason) {
+  fs::create_directory_symlink("nowhere", folder / "link");
+  const Ended dangling = run({"outputs.file=link/new/out.safetensors"});
+  EXPECT_EQ(dangling.code, 2) << MOERT_SHOW(dangling);
+  EXPECT_TRUE(contains(dangling.err, "cannot write there: the folder")) << MOERT_SHOW(dangling);
+  EXPECT_TRUE(contains(dangling.err, "link cannot be made: ")) << MOERT_SHOW(dangling);
+  EXPECT_FALSE(contains(dangling.err, "No such file")) << MOERT_SHOW(dangling);
+  if (::geteuid() == 0) return;  // may write everywhere
+  fs::permissions(folder.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  const Ended denied = run({"outputs.file=out/out.safetensors"});
+  fs::permissions(folder.path(), fs::perms::owner_all);
+  EXPECT_EQ(denied.code, 2) << MOERT_SHOW(denied);
+  EXPECT_TRUE(contains(denied.err, "out cannot be made: Permission denied")) << MOERT_SHOW(denied);
 }
 
 TEST_F(OwnOutputs, DescribeKeepsTheCheckpoint) {

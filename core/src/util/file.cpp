@@ -133,13 +133,13 @@ fs::path output_target(const fs::path& path) {
 }
 
 AtomicFile::AtomicFile(const fs::path& target) : asked_(target), target_(output_target(target)) {
-  make_folders();
+  const std::string unmade = make_folders();
   std::string name = target_.string() + ".XXXXXX";
   file_ = ::mkostemp(name.data(), O_CLOEXEC);
   if (file_ < 0) {
     const int error = errno;
     remove_made_folders();
-    fail_output(asked_, std::string("cannot write there: ") + std::strerror(error));
+    fail_output(asked_, "cannot write there: " + (unmade.empty() ? std::strerror(error) : unmade));
   }
   temporary_ = name;
 }
@@ -152,14 +152,21 @@ AtomicFile::~AtomicFile() {
   remove_made_folders();
 }
 
-// What cannot be made is found when the file is opened.
-void AtomicFile::make_folders() {
+// Why the first that could not be made was not. It matters only if the file then cannot be opened.
+std::string AtomicFile::make_folders() {
+  std::string why;
   std::error_code ignored;
   for (fs::path folder = target_.parent_path(); !folder.empty() && !fs::exists(folder, ignored);
        folder = folder.parent_path())
     made_.push_back(folder);
-  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder)
-    if (!fs::create_directory(*folder, ignored)) folder->clear();
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) {
+    std::error_code error;
+    if (fs::create_directory(*folder, error)) continue;
+    if (error && why.empty())
+      why = "the folder " + folder->string() + " cannot be made: " + error.message();
+    folder->clear();
+  }
+  return why;
 }
 
 void AtomicFile::remove_made_folders() {

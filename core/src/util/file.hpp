@@ -60,7 +60,7 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(const char* action);
-  void make_folders();
+  std::string make_folders();
   void remove_made_folders();
   void unmap();
   std::filesystem::path asked_, target_, temporary_;

@@ -51,13 +51,17 @@ AtomicFolder::AtomicFolder(const fs::path& target) : target_(named(target)) {
   for (fs::path folder = target_.parent_path(); !folder.empty() && !fs::exists(folder, error);
        folder = folder.parent_path())
     made_.push_back(folder);
-  fs::create_directories(target_.parent_path(), error);
+  std::error_code unmade;  // it matters only if the folder then cannot be made
+  if (!made_.empty()) fs::create_directories(target_.parent_path(), unmade);
   std::string name =
       (target_.parent_path() / ("." + target_.filename().string() + ".XXXXXX")).string();
   if (::mkdtemp(name.data()) == nullptr) {
     const int reason = errno;
     for (const fs::path& folder : made_) ::rmdir(folder.c_str());
-    refuse(target, std::string("cannot write there: ") + std::strerror(reason));
+    refuse(target,
+           "cannot write there: " + (unmade ? "the folder " + target_.parent_path().string() +
+                                                  " cannot be made: " + unmade.message()
+                                            : std::strerror(reason)));
   }
   temporary_ = name;
 }

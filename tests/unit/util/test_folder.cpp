@@ -47,6 +47,19 @@ TEST_F(Folders, LeavesNothingWithoutCommit) {
   EXPECT_EQ(entries(), 0u);
 }
 
+TEST_F(Folders, OneAboveThatCannotBeMadeIsTheReason) {
+  fs::create_symlink("nowhere", top / "link");
+  try {
+    AtomicFolder folder(top / "link/a/out");
+    FAIL() << "a folder below nothing";
+  } catch (const Error& error) {
+    EXPECT_NE(error.problem().find("link/a cannot be made: "), std::string::npos)
+        << error.problem();
+    EXPECT_EQ(error.problem().find("No such file"), std::string::npos) << error.problem();
+  }
+  EXPECT_EQ(entries(), 1u);
+}
+
 // "link/.." is the folder above the one that the link leads to.
 TEST_F(Folders, ALinkOnTheWayIsFollowed) {
   fs::create_directories(top / "elsewhere/deep");
