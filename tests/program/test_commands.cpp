@@ -126,5 +126,15 @@ TEST(Run, LaterSetWins) {
   EXPECT_EQ(files_below(folder.path()), std::vector<std::string>{"b.safetensors"});
 }
 
+// A plugin may have variables of its own, which the program cannot know.
+TEST(Variables, OneThatOnlyAPluginMayKnowIsSaidToBeThat) {
+  const Ended ended = run_moert({"env"}, {.environment = {{"MOERT_DEVICES", "1"}}});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  for (const std::string& text : {ended.out, ended.err})
+    EXPECT_TRUE(contains(text, "unknown to moert itself, a plugin may read it"))
+        << MOERT_SHOW(ended);
+  EXPECT_TRUE(contains(ended.err, "did you mean 'MOERT_DEVICE'")) << MOERT_SHOW(ended);
+}
+
 }  // namespace
 }  // namespace moert::testing

@@ -79,7 +79,7 @@ std::string path_state(const std::filesystem::path& path) {
 }
 
 std::string variable_state(const Variable& seen) {
-  if (!seen.known) return "unknown: it has no effect";
+  if (!seen.known) return "unknown to moert itself, a plugin may read it";
   return privileged() ? "ignored" : "used";
 }
 

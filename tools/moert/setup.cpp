@@ -36,7 +36,7 @@ void warn_of_unknown_variables(const LogSink& log) {
     if (!seen.known)
       log(LogLevel::warn, "run",
           "the environment variable " + seen.name +
-              " has no meaning: " + suggestion(seen.name, names));
+              " is unknown to moert itself, a plugin may read it: " + suggestion(seen.name, names));
 }
 
 // The flag's value, or the variable's, and which it was.
