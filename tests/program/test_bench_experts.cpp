@@ -257,7 +257,7 @@ INSTANTIATE_TEST_SUITE_P(
         NoDevice{"lead",
                  {"--cache-mb", "100"},
                  {{"MOERT_SIM_MEMORY_MB", "64"}},
-                 {"no memory on sim32:0", "what goes before each forward"}}),
+                 {"no memory on sim32:0", "the copies that empty the caches", "--cache-mb"}}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(BenchExperts, WhoRefusesHasARowThatSaysWhy) {
@@ -278,6 +278,26 @@ TEST(BenchExperts, WhoRefusesHasARowThatSaysWhy) {
       << both;
   EXPECT_EQ(both.at("points").size(), 1u);
   EXPECT_EQ(with("mxfp4").code, 4);
+}
+
+// What is no help is not said.
+TEST(BenchExperts, TheOracleIsOfferedWhereItWouldServe) {
+  const auto said = [](std::vector<std::string> more) {
+    more.insert(more.end(), {"--tokens", "1", "--layers", "1", "--repeat", "1", "--no-probes",
+                             "--cache-mb", "1"});
+    const Ended ended = run_moert(bench(more));
+    EXPECT_EQ(ended.code, 4) << MOERT_SHOW(ended);
+    EXPECT_TRUE(contains(ended.out, "nothing was measured")) << MOERT_SHOW(ended);
+    return contains(ended.out, "asks cpu.ref");
+  };
+  const std::vector<std::string> host = {"--shape", "33x7x5x3", "--scheme", "mxfp4"};
+  std::vector<std::string> named = host;
+  named.insert(named.end(), {"--candidates", "cpu.simd"});
+  EXPECT_TRUE(said(host));
+  EXPECT_FALSE(said(named));
+  EXPECT_FALSE(said({"--plugin-path", MOERT_BINARY_DIR "/lib/moert/test-plugins/libmoert_sim32.so",
+                     "--device", "sim32:0", "--shape", "64x32x8x2", "--scheme", "f32", "--option",
+                     "gemm=wgmma"}));
 }
 
 // Else the oracle would serve, slowly, and nobody would know why.

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include <moert/error.hpp>
+
 #include "bench_experts.hpp"
 #include "measurements.hpp"
 
@@ -20,6 +22,17 @@ uint64_t piece_bytes(uint64_t cache_bytes) {
   return std::max(kAlign, bytes / kAlign * kAlign);
 }
 
+// Their size has nothing to do with tokens.
+void reserve_lead(runtime::DeviceMemory& memory, uint64_t bytes) {
+  try {
+    memory.reserve(bytes, "the copies that empty the caches before each forward");
+  } catch (const Error& error) {
+    throw Error(error.fault(), error.problem(), error.place(),
+                "free memory, choose another device, or give a smaller --cache-mb: the copies are "
+                "four times that");
+  }
+}
+
 }  // namespace
 
 struct BenchDevice::Events {
@@ -33,8 +46,8 @@ BenchDevice::BenchDevice(const runtime::Device& device, uint64_t cache_bytes)
     : device_(device), from_(device), to_(device) {
   if (on_host(device)) return;
   events_ = std::make_unique<Events>(device);
-  to_.reserve(piece_bytes(cache_bytes), "what goes before each forward");
-  from_.reserve(kPieces * to_.bytes(), "what goes before each forward");
+  reserve_lead(to_, piece_bytes(cache_bytes));
+  reserve_lead(from_, kPieces * to_.bytes());
   device.fill(from_.data(), 1, from_.bytes());
 }
 

@@ -131,7 +131,8 @@ std::vector<Cell> point_cells(const ExpertsPoint& p, const ExpertsEntrant& e, bo
   return row;
 }
 
-void print_points(Console& console, const ExpertsResult& result, bool host) {
+// `unasked`: nobody named candidates.
+void print_points(Console& console, const ExpertsResult& result, bool host, bool unasked) {
   std::vector<std::string> columns = {"scheme",     "candidate", ">tokens",  ">ms",
                                       ">quartiles", ">forwards", ">experts", ">GB/s"};
   const std::vector<std::string> more =
@@ -144,7 +145,9 @@ void print_points(Console& console, const ExpertsResult& result, bool host) {
     table.add(point_cells(p, result.entrants[p.entrant], host));
   console.line();
   if (table.empty())
-    console.line("nothing was measured; `--candidates all` asks cpu.ref, too, which is slow");
+    console.line(host && unasked
+                     ? "nothing was measured; `--candidates all` asks cpu.ref, too, which is slow"
+                     : "nothing was measured");
   else
     table.print(console);
 }
@@ -261,7 +264,7 @@ void print_experts(const Options& options, Console& console, const runtime::Sess
   }
   print_conditions(options, console, session, device, request, result);
   print_entrants(console, result);
-  print_points(console, result, on_host(device));
+  print_points(console, result, on_host(device), options.candidates.empty());
 }
 
 }  // namespace moert::tool
