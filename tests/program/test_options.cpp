@@ -26,7 +26,45 @@ TEST(Options, ReachWhoServesThePart) {
   const Ended ended = run_moert({"run", "run.yaml", "--plugin-path", kSimulator, "--json"},
                                 {.folder = folder.path()});
   ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
-  EXPECT_TRUE(ended.json().at("passed").get<bool>()) << MOERT_SHOW(ended);
+  const Json json = ended.json();
+  EXPECT_TRUE(json.at("passed").get<bool>()) << MOERT_SHOW(ended);
+  ASSERT_FALSE(json.at("layers").empty());
+  for (const Json& layer : json.at("layers"))
+    EXPECT_EQ(layer.value("options", Json()), (Json{{"routed_experts", {{"gemm", "wgmma"}}}}))
+        << layer;
+}
+
+TEST(Options, WhereThereAreNoneTheReportHasNone) {
+  const TemporaryFolder folder;
+  const Ended ended =
+      run_moert({"run", run_file("olmoe-f32"), "--json"}, {.folder = folder.path()});
+  ASSERT_EQ(ended.code, 0) << MOERT_SHOW(ended);
+  const Json json = ended.json();
+  ASSERT_FALSE(json.at("layers").empty());
+  for (const Json& layer : json.at("layers")) EXPECT_FALSE(layer.contains("options")) << layer;
+}
+
+// Which entry, which options, and where they stand.
+TEST(Options, OfACapturerAreFoundWhereTheyStand) {
+  const TemporaryFolder folder;
+  write_file(folder / "run.yaml", on_device("olmoe-bf16",
+                                            "  capture:\n"
+                                            "    - { to: memory }\n"
+                                            "    - { to: memory, options: { bad: 1 } }\n"));
+  const auto run = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"run", "run.yaml", "--plugin-path", kSimulator};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Ended ended = run_moert(arguments, {.folder = folder.path()});
+    EXPECT_EQ(ended.code, 2) << MOERT_SHOW(ended);
+    return ended;
+  };
+  const Ended file = run({});
+  EXPECT_TRUE(contains(file.err, "at capture[1].options: bad (run.yaml:11:37)"))
+      << MOERT_SHOW(file);
+  EXPECT_TRUE(contains(file.err, "plugins/capture/README.md")) << MOERT_SHOW(file);
+  const Ended flag = run({"--set", "capture=[{to: sim32.memory, options: {bad: 1}}]"});
+  EXPECT_TRUE(contains(flag.err, "at capture[0].options: bad (--set)")) << MOERT_SHOW(flag);
+  EXPECT_TRUE(contains(flag.err, "the README of the capturer's plugin")) << MOERT_SHOW(flag);
 }
 
 TEST(Options, AreExplainedWithWhereTheyStand) {

@@ -198,6 +198,7 @@ Json layer_json(const LayerReport& layer) {
   json["layer"] = layer.layer_id;
   json["candidates"] = Json::object();
   for (const auto& [word, candidate] : layer.candidates) json["candidates"][word] = candidate;
+  if (!layer.options.empty()) json["options"] = layer.options;
   json["routed_experts"] = experts_of(layer);
   json["scheme"] = layer.scheme;
   json["layout"] = layer.layout;

@@ -25,15 +25,21 @@ uint32_t what_bits(const spec::Capture& wanted) {
   return bits;
 }
 
+std::string where_options_are_told(const std::string& capturer) {
+  return capturer.starts_with("capture.") ? "plugins/capture/README.md has its options"
+                                          : "the README of the capturer's plugin has its options";
+}
+
 // What was asked for is wrong, not what happened: a place, a name, an option.
-void check_create(moert_code_t code, const Call& call, const std::string& capturer) {
+void check_create(moert_code_t code, const Call& call, const std::string& capturer,
+                  const std::string& options_place) {
   switch (code) {
     case MOERT_INVALID_ARGUMENT:
     case MOERT_ALREADY_EXISTS:
     case MOERT_NOT_FOUND:
     case MOERT_PERMISSION_DENIED:
-      throw Error(Fault::usage, capturer + ": " + call.message(), "capture.options",
-                  "those of the capturers that come along: plugins/capture/README.md");
+      throw Error(Fault::usage, capturer + ": " + call.message(), options_place,
+                  where_options_are_told(capturer));
     default: break;
   }
 }
@@ -42,7 +48,7 @@ void check_create(moert_code_t code, const Call& call, const std::string& captur
 void check(moert_code_t code, const Call& call, const std::string& capturer, const char* action) {
   if (code == MOERT_RESOURCE_EXHAUSTED || code == MOERT_DEADLINE_EXCEEDED)
     throw Error(Fault::device, capturer + ": " + call.message(), std::string("capture, ") + action,
-                "make room, or change the capturer's options: plugins/capture/README.md");
+                "make room, or change the capturer's options: " + where_options_are_told(capturer));
   call.check(code, capturer, action);
 }
 
@@ -104,7 +110,8 @@ moert_support_t CaptureSet::ask_candidate(const registry::Candidate& candidate,
   return ask<moert_capturer_t>(session_.host(), candidate, &spec);
 }
 
-AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted) {
+AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted,
+                                     const std::string& options_place) {
   const uint32_t what = what_bits(wanted);
   if (layers_.empty())
     throw Error(Fault::usage, "nothing to capture: the model is dense",
@@ -134,7 +141,7 @@ AttachedCapturer& CaptureSet::attach(const spec::Capture& wanted) {
   const moert_code_t code = registry::table_of<moert_capturer_t>(*decision.chosen)
                                 ->create(session_.host(), &spec, options.data(),
                                          static_cast<uint32_t>(options.size()), &self, call.out());
-  check_create(code, call, decision.chosen->name);
+  check_create(code, call, decision.chosen->name, options_place);
   check(code, call, decision.chosen->name, "create");
   AttachedCapturer made{wanted, what, Part<moert_capturer_t>(*decision.chosen, self),
                         spec.device.kind != MOERT_DEVICE_CPU};

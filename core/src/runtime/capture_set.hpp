@@ -37,8 +37,9 @@ class CaptureSet {
   // in `what` that it does not know, for a dense model (there is nothing to capture), for a `path`
   // where the capturer's rows cannot be read back. The reference lasts until detach. A capturer whose capability
   // `device` lists the kind of the model's device reads that device's memory; others read the host's, to which rows
-  // come once per layer for all of them.
-  AttachedCapturer& attach(const spec::Capture& wanted);
+  // come once per layer for all of them. `options_place` says in messages where its options stand.
+  AttachedCapturer& attach(const spec::Capture& wanted,
+                           const std::string& options_place = "capture.options");
   void detach(const AttachedCapturer& capturer);
   bool empty() const { return attached_.empty(); }
   const std::list<AttachedCapturer>& attached() const { return attached_; }

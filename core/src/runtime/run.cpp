@@ -28,11 +28,14 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-void describe(const Model& model, size_t index, LayerReport& report) {
+void describe(const spec::Run& run, const Model& model, size_t index, LayerReport& report) {
   const LayerChoice& choice = model.choices()[index];
   report.layer_id = choice.layer_id;
-  for (const KindChoice& kind : choice.kinds)
+  for (const KindChoice& kind : choice.kinds) {
     report.candidates.emplace_back(kind.word, kind.decision.chosen->name);
+    const auto options = run.options.find(kind.word);
+    if (options != run.options.end() && !options->second.empty()) report.options.insert(*options);
+  }
   report.scheme = model.plan().layers[index].scheme;
   report.layout = model.plan().layers[index].layout;
 }
@@ -97,7 +100,7 @@ class Execution {
   }
   void run_layer(size_t index) {
     LayerReport& report = reports_[index];
-    describe(model_, index, report);
+    describe(run_, model_, index, report);
     const weights::TensorInfo& info = *inputs_.hidden[index];
     report.tokens = info.shape[0];
     context_.set_hidden(inputs_.file.view(info).get()->data, report.tokens);
@@ -174,16 +177,21 @@ spec::Model resolve_model(const config::Families& families, const spec::Run& run
 
 namespace {
 
-// With the keys and where each stands: create says what is wrong, not which of them.
-PartOptions part_options(const spec::Run& run, const std::string& word) {
-  const std::string path = "options." + word;
-  PartOptions options{run.options.at(word), ""};
-  for (const auto& [key, value] : options.values) {
-    options.place.append(options.place.empty() ? path + ": " : ", ").append(key);
+// The keys of options and where each stands: create says what is wrong, not which of them.
+std::string place_of_options(const spec::Run& run, const std::string& path,
+                             const std::map<std::string, std::string>& values) {
+  std::string place;
+  for (const auto& [key, value] : values) {
+    place.append(place.empty() ? path + ": " : ", ").append(key);
     const auto origin = run.origin.find(std::string(path).append(".").append(key));
-    if (origin != run.origin.end()) options.place.append(" (").append(origin->second).append(")");
+    if (origin != run.origin.end()) place.append(" (").append(origin->second).append(")");
   }
-  return options;
+  return place.empty() ? path : place;
+}
+
+PartOptions part_options(const spec::Run& run, const std::string& word) {
+  const auto& values = run.options.at(word);
+  return {values, place_of_options(run, "options." + word, values)};
 }
 
 }  // namespace
@@ -234,6 +242,14 @@ spec::Capture with_places(const spec::Capture& asked, const spec::Run& run) {
   if (wanted.to == "shared_memory" && !run.name.empty())
     wanted.options.try_emplace("name", segment_name(run.name));
   return wanted;
+}
+
+void attach_captures(const spec::Run& run, CaptureSet& captures) {
+  for (size_t i = 0; i < run.capture.size(); ++i) {
+    const std::string path = "capture[" + std::to_string(i) + "].options";
+    captures.attach(with_places(run.capture[i], run),
+                    place_of_options(run, path, run.capture[i].options));
+  }
 }
 
 std::optional<bool> same_digest(const std::string& a, const std::string& b) {
@@ -306,7 +322,7 @@ RunReport run(Session& session, const config::Families& families, const spec::Ru
   report.packed_tensors = model.plan().used;
   report.ignored_tensors = model.plan().ignored;
   CaptureSet captures(session, model, inputs.max_tokens);
-  for (const spec::Capture& wanted : run.capture) captures.attach(with_places(wanted, run));
+  attach_captures(run, captures);
   Routes routes(run, model);
   const Clock::time_point start = Clock::now();
   model.load(progress);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,6 +22,7 @@ struct LayerReport {
   int64_t layer_id = 0;
   // word -> candidate: "routed_experts" -> "cpu.ref", "runner" -> "core.default" ...
   std::vector<std::pair<std::string, std::string>> candidates;
+  std::map<std::string, std::map<std::string, std::string>> options;  // word -> what it was given
   std::string scheme, layout;
   int64_t tokens = 0;
   double seconds = 0;  // of one forward: median over the repeats
