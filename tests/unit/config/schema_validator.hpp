@@ -13,21 +13,21 @@
 
 namespace moert::config::test {
 
-using Json = nlohmann::json;
+using SchemaJson = nlohmann::json;
 
 class SchemaValidator {
  public:
-  explicit SchemaValidator(Json schema) : root_(std::move(schema)) {}
+  explicit SchemaValidator(SchemaJson schema) : root_(std::move(schema)) {}
 
   // What is wrong with `value`, or an empty text.
-  std::string fault(const Json& value) const { return fault(root_, value, "$"); }
+  std::string fault(const SchemaJson& value) const { return fault(root_, value, "$"); }
   // The same for one definition, whose messages are clearer than those of oneOf.
-  std::string fault_of(const std::string& definition, const Json& value) const {
+  std::string fault_of(const std::string& definition, const SchemaJson& value) const {
     return fault(root_.at("definitions").at(definition), value, "$");
   }
 
  private:
-  static bool has_type(const Json& value, const std::string& type) {
+  static bool has_type(const SchemaJson& value, const std::string& type) {
     if (type == "object") return value.is_object();
     if (type == "array") return value.is_array();
     if (type == "string") return value.is_string();
@@ -36,9 +36,9 @@ class SchemaValidator {
     if (type == "number") return value.is_number();
     throw std::runtime_error("the schema has the type " + type);
   }
-  static bool has_one_type(const Json& value, const Json& types) {
+  static bool has_one_type(const SchemaJson& value, const SchemaJson& types) {
     if (types.is_string()) return has_type(value, types);
-    for (const Json& type : types)
+    for (const SchemaJson& type : types)
       if (has_type(value, type)) return true;
     return false;
   }
@@ -50,7 +50,8 @@ class SchemaValidator {
     ::regfree(&compiled);
     return found;
   }
-  static std::string bound_fault(const std::string& word, const Json& bound, const Json& value) {
+  static std::string bound_fault(const std::string& word, const SchemaJson& bound,
+                                 const SchemaJson& value) {
     const auto size =
         static_cast<double>(value.is_string() ? value.get<std::string>().size() : value.size());
     const double limit = bound.get<double>();
@@ -63,25 +64,27 @@ class SchemaValidator {
                        (word == "maxProperties" && value.is_object() && size > limit);
     return fails ? word + " " + bound.dump() : "";
   }
-  static std::string unique_fault(const Json& value) {
+  static std::string unique_fault(const SchemaJson& value) {
     if (!value.is_array()) return "";
-    const std::set<Json> items(value.begin(), value.end());
+    const std::set<SchemaJson> items(value.begin(), value.end());
     return items.size() == value.size() ? "" : "items are not unique";
   }
 
-  std::string one_of_fault(const Json& choices, const Json& value, const std::string& at) const {
+  std::string one_of_fault(const SchemaJson& choices, const SchemaJson& value,
+                           const std::string& at) const {
     int fitting = 0;
-    for (const Json& choice : choices) fitting += fault(choice, value, at).empty() ? 1 : 0;
+    for (const SchemaJson& choice : choices) fitting += fault(choice, value, at).empty() ? 1 : 0;
     return fitting == 1 ? "" : std::to_string(fitting) + " of oneOf fit";
   }
-  std::string object_fault(const Json& schema, const Json& value, const std::string& at) const {
+  std::string object_fault(const SchemaJson& schema, const SchemaJson& value,
+                           const std::string& at) const {
     if (!value.is_object()) return "";
-    for (const Json& name : schema.value("required", Json::array()))
+    for (const SchemaJson& name : schema.value("required", SchemaJson::array()))
       if (!value.contains(name.get<std::string>())) return at + ": " + name.dump() + " is missing";
-    const Json properties = schema.value("properties", Json::object());
+    const SchemaJson properties = schema.value("properties", SchemaJson::object());
     for (const auto& [key, item] : value.items()) {
       const std::string inner = at + "." + key;
-      const Json& rest = schema.at("additionalProperties");
+      const SchemaJson& rest = schema.at("additionalProperties");
       const bool named = properties.contains(key);
       if (!named && rest.is_boolean() && !rest.get<bool>()) return inner + ": unknown key";
       const std::string found = fault(named ? properties.at(key) : rest, item, inner);
@@ -89,7 +92,8 @@ class SchemaValidator {
     }
     return "";
   }
-  std::string items_fault(const Json& schema, const Json& value, const std::string& at) const {
+  std::string items_fault(const SchemaJson& schema, const SchemaJson& value,
+                          const std::string& at) const {
     if (!value.is_array()) return "";
     for (size_t i = 0; i < value.size(); ++i) {
       const std::string found = fault(schema, value[i], at + "[" + std::to_string(i) + "]");
@@ -97,8 +101,8 @@ class SchemaValidator {
     }
     return "";
   }
-  std::string keyword_fault(const std::string& word, const Json& rule, const Json& value,
-                            const std::string& at) const {
+  std::string keyword_fault(const std::string& word, const SchemaJson& rule,
+                            const SchemaJson& value, const std::string& at) const {
     static const std::set<std::string> kBounds = {"minimum",      "maximum",  "minLength",
                                                   "minItems",     "maxItems", "minProperties",
                                                   "maxProperties"};
@@ -123,7 +127,8 @@ class SchemaValidator {
     throw std::runtime_error("the schema has the keyword " + word +
                              ", which this validator does not know");
   }
-  std::string fault(const Json& schema, const Json& value, const std::string& at) const {
+  std::string fault(const SchemaJson& schema, const SchemaJson& value,
+                    const std::string& at) const {
     if (schema.contains("$ref")) {
       const std::string prefix = "#/definitions/", ref = schema.at("$ref");
       if (!ref.starts_with(prefix) || schema.size() != 1)
@@ -137,7 +142,7 @@ class SchemaValidator {
     return schema.contains("additionalProperties") ? object_fault(schema, value, at) : "";
   }
 
-  Json root_;
+  SchemaJson root_;
 };
 
 }  // namespace moert::config::test

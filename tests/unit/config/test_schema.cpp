@@ -14,11 +14,11 @@ namespace {
 
 const SchemaValidator& validator() {
   static const SchemaValidator made(
-      Json::parse(read_file(source_folder() / "configs/schema/moert-v1.schema.json")));
+      SchemaJson::parse(read_file(source_folder() / "configs/schema/moert-v1.schema.json")));
   return made;
 }
 
-Json json_of(const YamlNode& node) {
+SchemaJson json_of(const YamlNode& node) {
   switch (node.type) {
     case YamlNode::Type::null: return nullptr;
     case YamlNode::Type::boolean: return node.boolean;
@@ -26,13 +26,13 @@ Json json_of(const YamlNode& node) {
     case YamlNode::Type::number: return node.number;
     case YamlNode::Type::string: return node.text;
     case YamlNode::Type::list: {
-      Json list = Json::array();
+      SchemaJson list = SchemaJson::array();
       for (const YamlNode& item : node.items) list.push_back(json_of(item));
       return list;
     }
     case YamlNode::Type::map: break;
   }
-  Json map = Json::object();
+  SchemaJson map = SchemaJson::object();
   for (const YamlNode& item : node.items) map[item.key] = json_of(item);
   return map;
 }
@@ -308,9 +308,9 @@ INSTANTIATE_TEST_SUITE_P(
     case_name<Document>);
 
 TEST(Schema, ValidatorRefusesKeywordsItDoesNotKnow) {
-  EXPECT_THROW(SchemaValidator(Json{{"if", true}}).fault(1), std::runtime_error);
-  EXPECT_THROW(SchemaValidator(Json{{"type", "float"}}).fault(1), std::runtime_error);
-  EXPECT_NE(SchemaValidator(Json{{"type", "integer"}}).fault(1.5), "");
+  EXPECT_THROW(SchemaValidator(SchemaJson{{"if", true}}).fault(1), std::runtime_error);
+  EXPECT_THROW(SchemaValidator(SchemaJson{{"type", "float"}}).fault(1), std::runtime_error);
+  EXPECT_NE(SchemaValidator(SchemaJson{{"type", "integer"}}).fault(1.5), "");
 }
 
 }  // namespace
