@@ -13,15 +13,6 @@
 
 namespace moert::weights {
 
-inline spec::TensorRule rule_of(spec::Target target, std::string pattern,
-                                std::vector<uint32_t> parts) {
-  spec::TensorRule rule;
-  rule.target = target;
-  rule.pattern = std::move(pattern);
-  rule.parts = std::move(parts);
-  return rule;
-}
-
 // Names begin at `prefix`, in which {layer} stands.
 inline spec::TensorRule expert_rule(const std::string& name, std::vector<uint32_t> parts,
                                     const std::string& prefix = "l.{layer}.") {

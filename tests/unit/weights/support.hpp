@@ -31,13 +31,13 @@ inline std::filesystem::path test_folder() {
   return folder;
 }
 
-inline spec::TensorRule rule(spec::Target target, std::string pattern,
-                             std::vector<uint32_t> parts) {
-  spec::TensorRule result;
-  result.target = target;
-  result.pattern = std::move(pattern);
-  result.parts = std::move(parts);
-  return result;
+inline spec::TensorRule rule_of(spec::Target target, std::string pattern,
+                                std::vector<uint32_t> parts) {
+  spec::TensorRule rule;
+  rule.target = target;
+  rule.pattern = std::move(pattern);
+  rule.parts = std::move(parts);
+  return rule;
 }
 
 inline std::filesystem::path data_folder(const std::string& name) {

@@ -17,7 +17,7 @@ using spec::Target;
 using spec::TensorRule;
 
 TensorRule ignore(std::string pattern, std::string reason) {
-  TensorRule result = rule(Target::ignore, std::move(pattern), {});
+  TensorRule result = rule_of(Target::ignore, std::move(pattern), {});
   result.reason = std::move(reason);
   return result;
 }
@@ -27,9 +27,9 @@ spec::Layout per_expert(const std::string& prefix, const std::string& gate, cons
   spec::Layout layout{"per_expert", {}};
   for (const char* experts : {"experts.", "experts.routed_experts."}) {
     const std::string stem = prefix + experts + "{expert}.";
-    layout.rules.push_back(rule(Target::expert, stem + gate + ".weight", {MOERT_PART_GATE}));
-    layout.rules.push_back(rule(Target::expert, stem + up + ".weight", {MOERT_PART_UP}));
-    layout.rules.push_back(rule(Target::expert, stem + down + ".weight", {MOERT_PART_DOWN}));
+    layout.rules.push_back(rule_of(Target::expert, stem + gate + ".weight", {MOERT_PART_GATE}));
+    layout.rules.push_back(rule_of(Target::expert, stem + up + ".weight", {MOERT_PART_UP}));
+    layout.rules.push_back(rule_of(Target::expert, stem + down + ".weight", {MOERT_PART_DOWN}));
   }
   return layout;
 }
@@ -37,15 +37,15 @@ spec::Layout per_expert(const std::string& prefix, const std::string& gate, cons
 spec::Layout fused(const std::string& prefix) {
   spec::Layout layout{"fused", {}};
   layout.rules.push_back(
-      rule(Target::expert, prefix + "experts.gate_up_proj", {MOERT_PART_GATE, MOERT_PART_UP}));
-  layout.rules.push_back(rule(Target::expert, prefix + "experts.down_proj", {MOERT_PART_DOWN}));
+      rule_of(Target::expert, prefix + "experts.gate_up_proj", {MOERT_PART_GATE, MOERT_PART_UP}));
+  layout.rules.push_back(rule_of(Target::expert, prefix + "experts.down_proj", {MOERT_PART_DOWN}));
   for (TensorRule& one : layout.rules) one.stacked = true;
   return layout;
 }
 
 void add_common(spec::Tensors* tensors, const std::string& prefix) {
   auto& others = tensors->others;
-  others.push_back(rule(Target::router, prefix + "gate.weight", {MOERT_ROUTER_GATE_WEIGHT}));
+  others.push_back(rule_of(Target::router, prefix + "gate.weight", {MOERT_ROUTER_GATE_WEIGHT}));
   others.push_back(ignore("model.layers.{layer}.input_layernorm.weight", "norm"));
   others.push_back(ignore("model.layers.{layer}.post_attention_layernorm.weight", "norm"));
   others.push_back(ignore("model.norm.weight", "norm"));
@@ -111,11 +111,11 @@ Family qwen2_moe() {
   add_dense(&family.tensors);
   auto& others = family.tensors.others;
   const std::string shared = std::string(kMlp) + "shared_expert.";
-  others.push_back(rule(Target::shared, shared + "gate_proj.weight", {MOERT_PART_GATE}));
-  others.push_back(rule(Target::shared, shared + "up_proj.weight", {MOERT_PART_UP}));
-  others.push_back(rule(Target::shared, shared + "down_proj.weight", {MOERT_PART_DOWN}));
-  others.push_back(rule(Target::shared, std::string(kMlp) + "shared_expert_gate.weight",
-                        {MOERT_PART_SIGMOID_GATE}));
+  others.push_back(rule_of(Target::shared, shared + "gate_proj.weight", {MOERT_PART_GATE}));
+  others.push_back(rule_of(Target::shared, shared + "up_proj.weight", {MOERT_PART_UP}));
+  others.push_back(rule_of(Target::shared, shared + "down_proj.weight", {MOERT_PART_DOWN}));
+  others.push_back(rule_of(Target::shared, std::string(kMlp) + "shared_expert_gate.weight",
+                           {MOERT_PART_SIGMOID_GATE}));
   return family;
 }
 
@@ -129,12 +129,12 @@ Family deepseek_v3() {
   add_common(&family.tensors, kMlp);
   add_dense(&family.tensors);
   auto& others = family.tensors.others;
-  others.push_back(rule(Target::router, std::string(kMlp) + "gate.e_score_correction_bias",
-                        {MOERT_ROUTER_SELECTION_BIAS}));
+  others.push_back(rule_of(Target::router, std::string(kMlp) + "gate.e_score_correction_bias",
+                           {MOERT_ROUTER_SELECTION_BIAS}));
   const std::string shared = std::string(kMlp) + "shared_experts.";
-  others.push_back(rule(Target::shared, shared + "gate_proj.weight", {MOERT_PART_GATE}));
-  others.push_back(rule(Target::shared, shared + "up_proj.weight", {MOERT_PART_UP}));
-  others.push_back(rule(Target::shared, shared + "down_proj.weight", {MOERT_PART_DOWN}));
+  others.push_back(rule_of(Target::shared, shared + "gate_proj.weight", {MOERT_PART_GATE}));
+  others.push_back(rule_of(Target::shared, shared + "up_proj.weight", {MOERT_PART_UP}));
+  others.push_back(rule_of(Target::shared, shared + "down_proj.weight", {MOERT_PART_DOWN}));
   return family;
 }
 

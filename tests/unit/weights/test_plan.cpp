@@ -33,14 +33,14 @@ class Plans : public ::testing::Test {
     model.layers = {layer};
     tensors.experts = {
         {"split",
-         {rule(Target::expert, "l.{layer}.e.{expert}.gate", {MOERT_PART_GATE}),
-          rule(Target::expert, "l.{layer}.e.{expert}.up", {MOERT_PART_UP}),
-          rule(Target::expert, "l.{layer}.e.{expert}.down", {MOERT_PART_DOWN})}},
+         {rule_of(Target::expert, "l.{layer}.e.{expert}.gate", {MOERT_PART_GATE}),
+          rule_of(Target::expert, "l.{layer}.e.{expert}.up", {MOERT_PART_UP}),
+          rule_of(Target::expert, "l.{layer}.e.{expert}.down", {MOERT_PART_DOWN})}},
         {"fused",
-         {rule(Target::expert, "l.{layer}.e.gate_up", {MOERT_PART_GATE, MOERT_PART_UP}),
-          rule(Target::expert, "l.{layer}.e.down", {MOERT_PART_DOWN})}}};
+         {rule_of(Target::expert, "l.{layer}.e.gate_up", {MOERT_PART_GATE, MOERT_PART_UP}),
+          rule_of(Target::expert, "l.{layer}.e.down", {MOERT_PART_DOWN})}}};
     for (TensorRule& one : tensors.experts[1].rules) one.stacked = true;
-    tensors.others = {rule(Target::router, "l.{layer}.router", {MOERT_ROUTER_GATE_WEIGHT})};
+    tensors.others = {rule_of(Target::router, "l.{layer}.router", {MOERT_ROUTER_GATE_WEIGHT})};
     edit.add("l.1.router", {kE, kH});
     for (const char* expert : {"l.1.e.0.", "l.1.e.1."}) {
       edit.add(std::string(expert) + "gate", {kI, kH});
@@ -56,7 +56,7 @@ class Plans : public ::testing::Test {
     return make_plan(model, tensors, *checkpoint);
   }
   void ignore(const std::string& pattern) {
-    tensors.others.push_back(rule(Target::ignore, pattern, {}));
+    tensors.others.push_back(rule_of(Target::ignore, pattern, {}));
     tensors.others.back().reason = "tested";
   }
   void expect_one(const Plan& found, const std::string& text, const std::string& detail) {
@@ -235,7 +235,7 @@ TEST_F(Plans, AMixtureOfLayouts) {
 
 TEST_F(Plans, TwoNamesForOnePart) {
   tensors.experts[0].rules.push_back(
-      rule(Target::expert, "l.{layer}.e.{expert}.w3", {MOERT_PART_UP}));
+      rule_of(Target::expert, "l.{layer}.e.{expert}.w3", {MOERT_PART_UP}));
   edit.add("l.1.e.0.w3", {kI, kH});
   expect_one(plan(), "unexpected l.1.e.0.w3", "expert 0, up, as 'l.1.e.0.up' does");
   edit.drop("l.1.e.0.up");
@@ -274,7 +274,8 @@ TEST_F(Plans, ARouterOfIntegers) {
 }
 
 TEST_F(Plans, SelectionBias) {
-  tensors.others.push_back(rule(Target::router, "l.{layer}.bias", {MOERT_ROUTER_SELECTION_BIAS}));
+  tensors.others.push_back(
+      rule_of(Target::router, "l.{layer}.bias", {MOERT_ROUTER_SELECTION_BIAS}));
   tensors.others.back().optional = true;
   EXPECT_EQ(texts_of(plan()), std::vector<std::string>{});
   model.layers[0].routing.selection_bias = true;  // the model's word outweighs the rule's
@@ -299,7 +300,7 @@ TEST_F(Plans, SelectionBias) {
 }
 
 TEST_F(Plans, SharedExpertsThatTheModelHasNot) {
-  tensors.others.push_back(rule(Target::shared, "l.{layer}.s.up", {MOERT_PART_UP}));
+  tensors.others.push_back(rule_of(Target::shared, "l.{layer}.s.up", {MOERT_PART_UP}));
   edit.add("l.1.s.up", {kI, kH});
   expect_one(plan(), "unexpected l.1.s.up", "no shared experts");
   model.layers[0].shared = spec::SharedExperts{1, kI, false, false, {}};
