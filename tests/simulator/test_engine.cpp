@@ -85,8 +85,9 @@ void exchange_kernel(Exchanged* out) {
   out[thread()] = mine;
 }
 
+// Whether every lane got what the one that it named has.
 template <int W>
-void check_exchanges() {
+testing::AssertionResult exchanges() {
   std::vector<Exchanged> out(2 * W);
   sim::run_now(W, exchange_kernel<W>, {1, 1}, 2 * W, 0, out.data());
   uint64_t votes = 0;
@@ -94,17 +95,19 @@ void check_exchanges() {
   for (int t = 0; t < 2 * W; ++t) {
     const int lane = t % W, first = t - lane;
     const Exchanged& got = out[static_cast<size_t>(t)];
-    EXPECT_EQ(got.from, (first + (lane * 5 + 1) % W) * 10) << t;
-    EXPECT_EQ(got.across, (first + (lane ^ 9)) * 10) << t;
-    EXPECT_EQ(got.above, (lane < 3 ? t : t - 3) * 10) << t;
-    EXPECT_EQ(got.wide, first + W - 1 + 0.125) << t;
-    EXPECT_EQ(got.votes, votes) << t;
+    if (got.from != (first + (lane * 5 + 1) % W) * 10 || got.across != (first + (lane ^ 9)) * 10 ||
+        got.above != (lane < 3 ? t : t - 3) * 10 || got.wide != first + W - 1 + 0.125 ||
+        got.votes != votes)
+      return testing::AssertionFailure()
+             << "thread " << t << ": from " << got.from << ", across " << got.across << ", above "
+             << got.above << ", wide " << got.wide << ", votes " << got.votes;
   }
+  return testing::AssertionSuccess();
 }
 
 TEST_F(SimulatorEngine, LanesExchange) {
-  check_exchanges<32>();
-  check_exchanges<64>();
+  EXPECT_TRUE(exchanges<32>());
+  EXPECT_TRUE(exchanges<64>());
 }
 
 struct Counters {

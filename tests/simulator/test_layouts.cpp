@@ -65,9 +65,9 @@ void f32_kernel(Operands of) {
     of.c[L::c_row(lane, i) * L::kCols + L::lane_col(lane, i % L::kLaneCols)] = c[i];
 }
 
-// Runs a kernel on made-up operands and compares with the plain product: exactly, or within what f32 sums may differ.
+// Runs a kernel on made-up operands: whether it gives the plain product, exactly, or within what f32 sums may differ.
 template <class L, class Draw>
-void compare(void (*kernel)(Operands), bool exact, Draw draw) {
+testing::AssertionResult multiplies(void (*kernel)(Operands), bool exact, Draw draw) {
   std::vector<float> a(kPanelRows * kK), b(L::kCols * kK), c(kPanelRows * L::kCols, NAN);
   for (float& v : a) v = draw();
   for (float& v : b) v = draw();
@@ -81,10 +81,11 @@ void compare(void (*kernel)(Operands), bool exact, Draw draw) {
         size += std::fabs(part);
       }
       const double tolerance = exact ? 0 : size * kK * 0x1p-24;
-      EXPECT_TRUE(std::fabs(c[row * L::kCols + col] - sum) <= tolerance)
-          << "row " << row << " column " << col << ": " << c[row * L::kCols + col] << " instead of "
-          << sum;
+      if (!(std::fabs(c[row * L::kCols + col] - sum) <= tolerance))
+        return testing::AssertionFailure() << "row " << row << " column " << col << ": "
+                                           << c[row * L::kCols + col] << " instead of " << sum;
     }
+  return testing::AssertionSuccess();
 }
 
 template <class L>
@@ -95,20 +96,21 @@ TYPED_TEST_SUITE(SimulatorLayout, Layouts);
 TYPED_TEST(SimulatorLayout, IntegersExactly) {
   std::mt19937 random(7);
   const auto draw = [&] { return static_cast<float>(static_cast<int>(random() % 201) - 100); };
-  compare<TypeParam>(bf16_kernel<TypeParam>, true, draw);
-  compare<TypeParam>(f32_kernel<TypeParam>, true, draw);
+  EXPECT_TRUE(multiplies<TypeParam>(bf16_kernel<TypeParam>, true, draw));
+  EXPECT_TRUE(multiplies<TypeParam>(f32_kernel<TypeParam>, true, draw));
 }
 
 TYPED_TEST(SimulatorLayout, RandomNumbers) {
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
-  compare<TypeParam>(f32_kernel<TypeParam>, false, [&] { return normal(random); });
-  compare<TypeParam>(bf16_kernel<TypeParam>, false, [&] {
+  const auto bf16_number = [&] {
     const uint32_t word = bits(normal(random)) & 0xffff0000u;
     float value;
     std::memcpy(&value, &word, sizeof value);
     return value;
-  });
+  };
+  EXPECT_TRUE(multiplies<TypeParam>(f32_kernel<TypeParam>, false, [&] { return normal(random); }));
+  EXPECT_TRUE(multiplies<TypeParam>(bf16_kernel<TypeParam>, false, bf16_number));
 }
 
 }  // namespace

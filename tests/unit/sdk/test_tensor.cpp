@@ -127,8 +127,8 @@ TEST(Elements, OtherTypesAreNoPlainFloats) {
   unsigned char memory[8] = {};
   for (const uint32_t dtype : {MOERT_DTYPE_F8_E4M3FN, MOERT_DTYPE_I32, MOERT_DTYPE_F4_E2M1}) {
     const TensorView view(memory, dtype, {1});
-    thrown(MOERT_INVALID_ARGUMENT, [&] { (void)read_f32(*view.get(), 0); });
-    thrown(MOERT_INVALID_ARGUMENT, [&] { write_f32(*view.get(), 0, 0); });
+    EXPECT_NE(thrown(MOERT_INVALID_ARGUMENT, [&] { (void)read_f32(*view.get(), 0); }), "");
+    EXPECT_NE(thrown(MOERT_INVALID_ARGUMENT, [&] { write_f32(*view.get(), 0, 0); }), "");
   }
 }
 
